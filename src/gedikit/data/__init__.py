@@ -1,0 +1,1 @@
+"""From files and names to arrays, and from arrays to views."""

@@ -1,0 +1,165 @@
+"""What the data says of its own scale: a kernel width, and a walk along its neighbours.
+
+The walk is the augmentation T(x′|x) for data that has no obvious one. A step goes to a near neighbour,
+so x′ stays on the data; many steps reach everything that is connected to x and nothing else. How
+many is read off the data: a walk of length t sees K(t) = trace P^t separate groups, and the longest
+useful walk is the one that still sees as many as there are clusters.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+MAX_LEVELS = 16
+_ENDPOINTS = 64
+
+
+def kernel_bandwidth(x: Float[Tensor, "n d"], generator: torch.Generator, max_points: int = 2000) -> float:
+    """The Gaussian kernel width that maximises the leave-one-out likelihood of (a subset of) x."""
+    x = x.cpu().double()
+    if len(x) > max_points:
+        x = x[torch.randperm(len(x), generator=generator)[:max_points]]
+    n, d = x.shape
+    squared = torch.cdist(x, x).square()
+    squared.fill_diagonal_(math.inf)
+    nearest = squared.amin(1)
+    spread = float(x.std(0).max()) if n > 1 else 1.0
+    # exact copies say nothing about the scale; without any distance at all, take the unit
+    positive = nearest[nearest > 0]
+    if len(positive) == 0:
+        return max(spread, 1e-3)
+    squared[squared == 0] = math.inf
+    squared = squared[~torch.isinf(squared).all(1)]
+    floor = math.sqrt(float(positive.median()) / d)
+    widths = np.geomspace(0.1 * floor, max(10 * floor, 2 * spread), 60)
+
+    def likelihood(h: float) -> float:
+        log_norm = 0.5 * d * math.log(2 * math.pi * h * h)
+        return float((torch.logsumexp(-squared / (2 * h * h), dim=1) - log_norm).mean())
+
+    return float(max(widths, key=likelihood))
+
+
+@dataclass(frozen=True)
+class NeighbourWalk:
+    """Endpoints of random walks of length 1, 2, 4, … from every anchor point.
+
+    ends[l, i] holds end points of walks of length 2^l from anchor i; anchor[j] is the anchor of sample j.
+    """
+
+    ends: Int[Tensor, "l a r"]
+    anchor: Int[Tensor, " n"]
+    anchor_rows: Int[Tensor, " a"]
+    groups: tuple[float, ...]
+
+    @property
+    def n_levels(self) -> int:
+        return len(self.ends)
+
+    def to(self, device: torch.device | str) -> "NeighbourWalk":
+        return NeighbourWalk(
+            self.ends.to(device), self.anchor.to(device), self.anchor_rows.to(device), self.groups
+        )
+
+    def step(
+        self, rows: Int[Tensor, " b"], level: int, generator: torch.Generator
+    ) -> Int[Tensor, " b"]:
+        """Rows reached from `rows` by independent walks of length 2^level."""
+        pick = torch.randint(self.ends.shape[2], rows.shape, generator=generator, device=rows.device)
+        return self.anchor_rows[self.ends[level, self.anchor[rows], pick].long()]
+
+
+def neighbour_walk(
+    x: Float[Tensor, "n d"],
+    n_clusters: int,
+    generator: torch.Generator,
+    *,
+    n_neighbours: int = 10,
+    slack: float = 1.1,
+    max_anchors: int = 20_000,
+) -> NeighbourWalk:
+    """Walks that double in length until they see at most `slack`·`n_clusters` groups."""
+    points = x.cpu().numpy()
+    n = len(points)
+    rows = np.arange(n)
+    if n > max_anchors:
+        rows = np.sort(torch.randperm(n, generator=generator)[:max_anchors].numpy())
+    weights = _affinity(points[rows], min(n_neighbours, len(rows) - 1))
+    anchor = rows if len(rows) == n else _nearest(points, points[rows])
+    degree = torch.from_numpy(np.asarray(weights.sum(1)).ravel())
+    # two independent halves: a meeting of walks of one half with the other's is unbiased
+    halves = [_one_step(weights, _ENDPOINTS, generator) for _ in range(2)]
+    levels, groups = [torch.cat(halves, 1)], []
+    for _ in range(MAX_LEVELS):
+        groups.append(_groups(halves[0], halves[1], degree))
+        if groups[-1] <= slack * n_clusters:
+            break
+        halves = [_compose(half, generator) for half in halves]
+        levels.append(torch.cat(halves, 1))
+    as_tensor = torch.from_numpy
+    return NeighbourWalk(
+        torch.stack(levels).to(torch.int32),
+        as_tensor(np.ascontiguousarray(anchor, dtype=np.int64)),
+        as_tensor(np.ascontiguousarray(rows, dtype=np.int64)),
+        tuple(groups),
+    )
+
+
+def _affinity(points: NDArray[np.float32], k: int) -> sparse.csr_matrix:
+    """Self-tuned Gaussian weights (Zelnik-Manor & Perona, 2004) on the union of k-neighbourhoods, lazily walked."""
+    n = len(points)
+    distance, index = NearestNeighbors(n_neighbors=k).fit(points).kneighbors()
+    local = np.maximum(distance[:, min(7, k) - 1], np.finfo(np.float32).tiny)
+    row = np.repeat(np.arange(n), k)
+    col = index.ravel()
+    weight = np.exp(-(distance.ravel() ** 2) / (local[row] * local[col]))
+    graph = sparse.csr_matrix((np.maximum(weight, 1e-12), (row, col)), shape=(n, n))
+    graph = graph.maximum(graph.T)
+    normalised: sparse.csr_matrix = (graph + sparse.diags(np.asarray(graph.sum(1)).ravel())).tocsr()
+    return normalised
+
+
+def _one_step(weights: sparse.csr_matrix, r: int, generator: torch.Generator) -> Int[Tensor, "n r"]:
+    """r steps from every node, by inverting the cumulated weights of all rows at once."""
+    n = weights.shape[0]
+    cumulated = torch.from_numpy(np.concatenate([[0.0], np.cumsum(weights.data)]))
+    start = cumulated[torch.from_numpy(weights.indptr[:-1].astype(np.int64))]
+    end = cumulated[torch.from_numpy(weights.indptr[1:].astype(np.int64))]
+    u = start[:, None] + (end - start)[:, None] * torch.rand(n, r, generator=generator, dtype=torch.float64)
+    position = torch.searchsorted(cumulated, u, right=True) - 1
+    low = torch.from_numpy(weights.indptr[:-1].astype(np.int64))[:, None]
+    high = torch.from_numpy(weights.indptr[1:].astype(np.int64))[:, None] - 1
+    position = torch.minimum(torch.maximum(position, low), high)  # rounding at a row's border
+    return torch.from_numpy(weights.indices.astype(np.int64))[position]
+
+
+def _compose(ends: Int[Tensor, "n r"], generator: torch.Generator) -> Int[Tensor, "n r"]:
+    """Walks of twice the length: go on from each end point with one of its own walks."""
+    pick = torch.randint(ends.shape[1], ends.shape, generator=generator)
+    return ends[ends, pick]
+
+
+def _groups(a: Int[Tensor, "n r"], b: Int[Tensor, "n r"], degree: Float[Tensor, " n"]) -> float:
+    """trace P^2t = Σ_ij P^t_ij² d_i/d_j of a reversible walk, from how often two walks of length t meet."""
+    total = 0.0
+    shifts = range(min(a.shape[1], max(1, 2_000_000 // a.numel())))
+    for shift in shifts:
+        other = b.roll(shift, 1)
+        meet = a == other
+        i, _ = meet.nonzero(as_tuple=True)
+        total += float((degree[i] / degree[a[meet]]).sum())
+    return total / (len(shifts) * a.shape[1])
+
+
+def _nearest(points: NDArray[np.float32], anchors: NDArray[np.float32]) -> NDArray[np.int64]:
+    nearest: NDArray[np.int64] = (
+        NearestNeighbors(n_neighbors=1).fit(anchors).kneighbors(points, return_distance=False).ravel()
+    )
+    return nearest

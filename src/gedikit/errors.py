@@ -1,0 +1,29 @@
+"""What can go wrong, as sentences: each error names the culprit and what to do about it."""
+
+
+class GediError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class UsageError(GediError, ValueError):
+    """An argument, setting or name that cannot be meant."""
+
+
+class DataError(GediError, ValueError):
+    """Data that cannot be read or cannot be learned from."""
+
+
+class StorageError(GediError, OSError):
+    """A file of ours that cannot be read or written."""
+
+
+class DivergenceError(GediError, RuntimeError):
+    """Training ran away and could not be brought back."""
+
+
+class Interrupted(GediError):
+    """Training was asked to stop; the checkpoint it left is named in the message."""
+
+
+class GediWarning(UserWarning):
+    """Something a user should know but that does not stop the work."""

@@ -1,0 +1,242 @@
+"""A trained network with all it takes to use it: scaling, domain, chains, and how typical is typical."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gedikit import networks
+from gedikit.data.scaling import Scaler
+from gedikit.errors import UsageError
+from gedikit.model import EnergyClassifier
+from gedikit.sampling import Box, SampleInfo, run_mala, run_sgld
+from gedikit.settings import Settings
+from gedikit.storage import read_tensors, write_tensors
+
+_CHUNK = 16_384
+_QUANTILES = 1001
+STARTS = ("buffer", "noise")
+
+
+def build_model(
+    settings: Settings, n_features: int, n_clusters: int, bandwidth: float, generator: torch.Generator
+) -> EnergyClassifier:
+    """An untrained network as the settings describe it."""
+    if settings.network == "paper":
+        encoder = networks.paper_encoder(n_features, generator)
+        projector = networks.paper_projector(2, 2, generator)
+        width = 2
+    else:
+        encoder = networks.default_encoder(
+            n_features,
+            hidden=settings.hidden,
+            n_outputs=settings.features,
+            activation=settings.activation,
+            n_frequencies=settings.frequencies,
+            # √(2/d): the same phase spread per bandwidth in any number of dimensions
+            frequency_scale=settings.detail / bandwidth * (2 / n_features) ** 0.5,
+            generator=generator,
+        )
+        projector = nn.Identity()
+        width = settings.features
+    return EnergyClassifier(
+        encoder, projector, n_clusters, width, temperature=settings.temperature, generator=generator
+    )
+
+
+@dataclass
+class FittedModel:
+    """What a fit leaves behind. Arrays go in and come out in the units of the data."""
+
+    network: EnergyClassifier
+    settings: Settings
+    method: str
+    scaler: Scaler
+    box: Box
+    prior: NDArray[np.float64]
+    bandwidth: float
+    buffer: Float[Tensor, "b d"]
+    step_size: float
+    log_normaliser: float | None  # log Γ in the units of the data, where it could be estimated
+    quantiles: NDArray[np.float64]  # of the training data's log-density
+    info: dict[str, Any]
+
+    @property
+    def n_clusters(self) -> int:
+        return len(self.prior)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.scaler.mean)
+
+    @property
+    def device(self) -> torch.device:
+        return self.box.low.device
+
+    def evaluate(self, x: NDArray[Any]) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """(rows, logits, log-density) block by block, in memory that does not grow with the data."""
+        for start in range(0, len(x), _CHUNK):
+            rows = slice(start, min(len(x), start + _CHUNK))
+            with torch.inference_mode():
+                z = self.to_scaled(x[rows])
+                logits = self.network.logits(z)
+                yield rows, logits, self._confined(torch.logsumexp(logits, dim=-1), z)
+
+    def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""
+        return self._collect(x, lambda _, density: density)
+
+    def posterior(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        probabilities = self._collect(x, lambda logits, _: torch.softmax(logits.double(), dim=-1))
+        return probabilities.reshape(len(x), self.n_clusters)
+
+    def labels(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        return self._collect(x, lambda logits, _: logits.argmax(-1)).astype(np.int64)
+
+    def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        blocks = []
+        for start in range(0, len(x), _CHUNK):
+            with torch.inference_mode():
+                blocks.append(self.network.features(self.to_scaled(x[start : start + _CHUNK])).cpu().numpy())
+        return np.concatenate(blocks)
+
+    def outlier_score(self, log_density: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Share of the training data that is more typical: 0 is the most typical, 1 stranger than all."""
+        more_typical: NDArray[np.float64] = 1 - np.interp(
+            log_density, self.quantiles, np.linspace(0, 1, len(self.quantiles)), left=0, right=1
+        )
+        return more_typical
+
+    def to_scaled(self, x: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(self.scaler.transform(x)).to(self.device)
+
+    def _confined(self, density: Tensor, z: Tensor) -> Tensor:
+        """Beyond Ω the network was never told anything: fall off as a Gaussian from the nearest wall."""
+        nearest = self.box.clip(z)
+        outside = (z - nearest).square().sum(-1)
+        if not bool((outside > 0).any()):
+            return density
+        at_wall = self.network.log_density(nearest)
+        return torch.where(outside > 0, at_wall - 0.5 * outside / self.bandwidth**2, density)
+
+    def _collect(
+        self, x: NDArray[Any], pick: Callable[[Tensor, Tensor], Tensor]
+    ) -> NDArray[np.float64]:
+        parts = [pick(logits, density).cpu().numpy() for _, logits, density in self.evaluate(x)]
+        return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        steps: int | None = None,
+        start: str = "buffer",
+        cluster: int | None = None,
+        seed: int = 0,
+    ) -> tuple[NDArray[np.float64], SampleInfo]:
+        """n new points by Langevin dynamics under p(x), or under p(x|y) ∝ exp of one logit.
+
+        start: "buffer" continues the chains of the training (they are samples of the model already);
+        "noise" begins uniformly in the domain.
+        """
+        if n < 1:
+            raise UsageError(f"the number of samples must be at least 1, not {n}")
+        if start not in STARTS:
+            raise UsageError(f"start must be one of {', '.join(STARTS)}, not {start!r}")
+        if cluster is not None and not 0 <= cluster < self.n_clusters:
+            raise UsageError(f"cluster must lie between 0 and {self.n_clusters - 1}, not {cluster}")
+        steps = (1000 if start == "noise" else 200) if steps is None else steps
+        generator = torch.Generator(self.device).manual_seed(seed)
+        parts, infos = [], []
+        for count in [_CHUNK] * (n // _CHUNK) + [n % _CHUNK]:
+            if count:
+                z, info = self._sample_block(count, steps, start, cluster, generator)
+                parts.append(self.scaler.inverse(z.cpu().numpy()))
+                infos.append(info)
+        return np.concatenate(parts), infos[-1]
+
+    def _sample_block(
+        self, n: int, steps: int, start: str, cluster: int | None, generator: torch.Generator
+    ) -> tuple[Tensor, SampleInfo]:
+        def log_density(z: Tensor) -> Tensor:
+            logits = self.network.logits(z)
+            return torch.logsumexp(logits, -1) if cluster is None else logits[:, cluster]
+
+        if start == "noise":
+            z = self.box.uniform(n, generator)
+        else:
+            weights = torch.ones(len(self.buffer), device=self.device)
+            if cluster is not None:
+                with torch.inference_mode():
+                    weights = self.network.posterior(self.buffer)[:, cluster].clamp(min=1e-12)
+            z = self.buffer[torch.multinomial(weights, n, replacement=True, generator=generator)]
+        if self.settings.sampler == "sgld":
+            return run_sgld(
+                log_density,
+                z,
+                steps=steps,
+                step_size=self.settings.step_size,
+                noise_std=self.settings.noise_std,
+                generator=generator,
+                box=self.box,
+                bounds=self.settings.bounds,
+            )
+        return run_mala(
+            log_density, z, steps=steps, step_size=self.step_size, box=self.box, generator=generator
+        )
+
+    def save(self, path: Path) -> None:
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {"box.low": self.box.low, "box.high": self.box.high, "buffer": self.buffer}
+        tensors |= {
+            name: torch.from_numpy(np.ascontiguousarray(value))
+            for name, value in (
+                ("scaler.mean", self.scaler.mean),
+                ("scaler.scale", self.scaler.scale),
+                ("prior", self.prior),
+                ("quantiles", self.quantiles),
+            )
+        }
+        meta = {
+            "settings": self.settings.as_dict(),
+            "method": self.method,
+            "bandwidth": self.bandwidth,
+            "step_size": self.step_size,
+            "log_normaliser": self.log_normaliser,
+            "info": self.info,
+        }
+        write_tensors(path, tensors, meta, "model")
+
+    @classmethod
+    def load(cls, path: Path, device: torch.device | str = "cpu") -> "FittedModel":
+        tensors, meta = read_tensors(path, "model")
+        settings = Settings().replace(**meta["settings"])
+        n_features, n_clusters = len(tensors["scaler.mean"]), len(tensors["prior"])
+        network = build_model(settings, n_features, n_clusters, meta["bandwidth"], torch.Generator())
+        prefix = "network."
+        network.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
+        return cls(
+            network.to(device).requires_grad_(False),
+            settings,
+            meta["method"],
+            Scaler(tensors["scaler.mean"].numpy(), tensors["scaler.scale"].numpy()),
+            Box(tensors["box.low"], tensors["box.high"]).to(device),
+            tensors["prior"].numpy(),
+            meta["bandwidth"],
+            tensors["buffer"].to(device),
+            meta["step_size"],
+            meta["log_normaliser"],
+            tensors["quantiles"].numpy(),
+            meta["info"],
+        )
+
+
+def density_quantiles(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The training data's log-densities, thinned to a fixed number of quantiles."""
+    return np.quantile(log_density, np.linspace(0, 1, _QUANTILES))

@@ -1,0 +1,85 @@
+"""Multi-layer perceptrons for vectors: the one that works by default and the paper's."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "softplus": nn.Softplus,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+}
+
+
+class FourierFeatures(nn.Module):
+    """x ↦ [x, sin(xW), cos(xW)] with fixed random frequencies W ~ N(0, scale²).
+
+    A plain perceptron learns low frequencies first and leaves thin, curled densities blurred
+    (Tancik et al., 2020); `scale` sets the finest detail that is easy to learn.
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, n_features: int, n_frequencies: int, scale: float, generator: torch.Generator):
+        super().__init__()
+        w = torch.randn(n_features, n_frequencies, generator=generator) * scale
+        self.register_buffer("frequencies", w)
+        self.n_outputs = n_features + 2 * n_frequencies
+
+    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n o"]:
+        u = x @ self.frequencies
+        return torch.cat([x, u.sin(), u.cos()], dim=-1)
+
+
+class MLP(nn.Sequential):
+    """Linear layers with an activation between them, none after the last.
+
+    Xavier-uniform weights with gain √2 and zero biases; with PyTorch's own initialisation the logits
+    hardly depend on x and the posterior may never leave the constant.
+    """
+
+    def __init__(self, sizes: Sequence[int], activation: str, generator: torch.Generator):
+        layers: list[nn.Module] = []
+        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+            linear = nn.Linear(n_in, n_out)
+            nn.init.xavier_uniform_(linear.weight, gain=math.sqrt(2), generator=generator)
+            nn.init.zeros_(linear.bias)
+            layers += [linear, ACTIVATIONS[activation]()]
+        super().__init__(*layers[:-1])
+
+
+def default_encoder(
+    n_features: int,
+    *,
+    hidden: Sequence[int],
+    n_outputs: int,
+    activation: str,
+    n_frequencies: int,
+    frequency_scale: float,
+    generator: torch.Generator,
+) -> nn.Module:
+    """Fourier features (where asked for) and a smooth perceptron."""
+    stem: list[nn.Module] = []
+    width = n_features
+    if n_frequencies:
+        fourier = FourierFeatures(n_features, n_frequencies, frequency_scale, generator)
+        stem, width = [fourier], fourier.n_outputs
+    body = MLP([width, *hidden, n_outputs], activation, generator)
+    with torch.no_grad():  # spread the first layer's kinks over the data instead of through the origin
+        body[0].bias.uniform_(-1, 1, generator=generator)  # type: ignore[union-attr, operator]
+    return nn.Sequential(*stem, *body, ACTIVATIONS[activation]())
+
+
+def paper_encoder(n_features: int, generator: torch.Generator) -> nn.Module:
+    """The paper's toy encoder: two hidden layers of 100 ReLU units and h = 2 outputs."""
+    return MLP([n_features, 100, 100, 2], "relu", generator)
+
+
+def paper_projector(n_inputs: int, n_outputs: int, generator: torch.Generator) -> nn.Module:
+    """The paper's toy projector: one hidden layer of 4 ReLU units."""
+    return MLP([n_inputs, 4, n_outputs], "relu", generator)

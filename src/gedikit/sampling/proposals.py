@@ -1,0 +1,90 @@
+"""A known density q around the data: proposals whose density can be computed exactly.
+
+q mixes the uniform density on Ω with Gaussians of several widths around data points. In a few
+dimensions it covers everything the model can put mass on, so the normaliser Γ can be estimated by
+importance sampling, afresh in every iteration, with no chain to converge.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gedikit.sampling.domain import Box
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """q(x) = u/|Ω| + (1−u) mean over widths h and centres a of N(x; a, h²I), cut to Ω.
+
+    The Gaussians' mass outside Ω is re-drawn, not renormalised: with Ω wider than the data by several h it
+    is negligible.
+    """
+
+    centers: Float[Tensor, "k d"]
+    widths: tuple[float, ...]
+    box: Box
+    uniform_share: float = 1 / 3
+
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "n d"]:
+        d, device = self.centers.shape[1], self.centers.device
+        n_uniform = round(self.uniform_share * n)
+        x = self.box.uniform(n, generator)
+        todo = torch.arange(n_uniform, n, device=device)
+        widths = torch.tensor(self.widths, device=device)
+        for _ in range(100):
+            pick = torch.randint(len(self.centers), (len(todo),), generator=generator, device=device)
+            width = widths[torch.randint(len(widths), (len(todo),), generator=generator, device=device)]
+            noise = torch.randn(len(todo), d, generator=generator, device=device)
+            x[todo] = self.centers[pick] + width[:, None] * noise
+            todo = todo[~self.box.contains(x[todo])]
+            if len(todo) == 0:
+                break
+        order = torch.randperm(n, generator=generator, device=device)
+        return x[order]
+
+    def log_prob(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        """log q(x) for x in Ω, in blocks of bounded memory."""
+        return torch.cat([self._log_prob_block(block) for block in x.split(_CHUNK)])
+
+    def _log_prob_block(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        k, d = self.centers.shape
+        squared = torch.cdist(x, self.centers).square()
+        uniform = math.log(self.uniform_share) - self.box.log_volume
+        parts = [torch.full((len(x),), uniform, device=x.device)]
+        share = math.log((1 - self.uniform_share) / len(self.widths))
+        for h in self.widths:
+            log_norm = math.log(k) + 0.5 * d * math.log(2 * math.pi * h * h)
+            parts.append(torch.logsumexp(-squared / (2 * h * h), dim=1) - log_norm + share)
+        return torch.logsumexp(torch.stack(parts), dim=0)
+
+
+@dataclass(frozen=True)
+class ProposalBank:
+    """Proposals drawn and scored once, to be drawn from in every iteration at the cost of an index."""
+
+    points: Float[Tensor, "b d"]
+    log_q: Float[Tensor, " b"]
+
+    @classmethod
+    def build(cls, proposals: Proposals, size: int, generator: torch.Generator) -> "ProposalBank":
+        points = proposals.sample(size, generator)
+        return cls(points, proposals.log_prob(points))
+
+    def draw(
+        self, n: int, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
+        rows = torch.randint(len(self.points), (n,), generator=generator, device=self.points.device)
+        return self.points[rows], self.log_q[rows]
+
+    def resample(
+        self, log_density: Float[Tensor, " b"], n: int, generator: torch.Generator
+    ) -> Float[Tensor, "n d"]:
+        """n points drawn by their importance weights: samples of p up to the bank's finite size."""
+        weights = torch.softmax(log_density.double() - self.log_q.double(), dim=0)
+        rows = torch.multinomial(weights, n, replacement=True, generator=generator)
+        return self.points[rows]

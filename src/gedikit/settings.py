@@ -1,0 +1,148 @@
+"""Every number that steers a fit, in one place, with the value that works by default."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from gedikit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One value per knob; `methods` says which of them a method changes."""
+
+    # weights of the loss terms
+    generative: float = 1.0
+    invariance: float = 10.0
+    prior: float = 30.0
+    energy_l2: float = 0.0
+
+    # network
+    network: str = "default"  # default | paper
+    hidden: tuple[int, ...] = (128, 128)
+    features: int = 64
+    activation: str = "silu"
+    frequencies: int = 64
+    detail: float = 0.06  # Fourier frequency times the data's kernel bandwidth
+    temperature: float = 1.0
+
+    # data
+    scaling: str = "auto"  # auto | features | global | none
+    augmentation: str = "walk"  # walk | noise
+    noise: float = 0.5  # of the views, in noise_unit
+    noise_unit: str = "bandwidth"  # bandwidth | absolute
+    neighbours: int = 10
+    walk_hold: float = 0.3  # share of the training with the longest walks
+    walk_end: float = 0.8  # from here on single steps
+    margin: float = 0.5  # of the domain around the data, in scaled units
+
+    # model samples
+    sampler: str = "auto"  # auto | importance | mala | sgld
+    negatives: int = 600  # model samples or proposals an iteration
+    bank: int = 30_000  # proposals drawn and scored once
+    buffer: int = 10_000  # persistent chains
+    buffer_start: str = "data"  # data | noise
+    restart: float = 0.0
+    steps: int = 5
+    step_size: float = 0.25  # mala: first step, in bandwidths; sgld: α
+    noise_std: float = 0.01  # sgld: σ
+    bounds: str = "reflect"  # sgld: none | reflect | reject
+
+    # optimiser
+    iterations: int = 3000
+    batch_size: int = 400
+    learning_rate: float = 1e-3
+    warmup: int = 100
+    decay_from: float = 0.5
+    decay_to: float = 0.01
+    average: float = 0.999
+
+    # running
+    log_every: int = 25
+    checkpoint_every: int = 500
+    max_rollbacks: int = 4
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        for name in _POSITIVE:
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} must be positive, not {getattr(self, name)!r}")
+        for name in _SHARES:
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} must lie between 0 and 1, not {getattr(self, name)!r}")
+        for name in _NOT_NEGATIVE:
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} must not be negative, not {getattr(self, name)!r}")
+        if self.walk_hold >= self.walk_end:
+            raise UsageError(f"walk_hold ({self.walk_hold}) must come before walk_end ({self.walk_end})")
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some values changed; unknown names and impossible values are refused."""
+        kinds = typing.get_type_hints(type(self))
+        coerced = {}
+        for name, value in changes.items():
+            if name not in kinds:
+                raise UsageError(f"there is no setting {name!r}; there are: {', '.join(sorted(kinds))}")
+            coerced[name] = _coerce(name, value, kinds[name])
+        return dataclasses.replace(self, **coerced)
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def parse_assignments(pairs: typing.Sequence[str]) -> dict[str, str]:
+    """["key=value", …] as typed on a command line."""
+    parsed = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes key=value, not {pair!r}")
+        parsed[name.strip()] = value.strip()
+    return parsed
+
+
+def changed(settings: Settings, base: Settings) -> Mapping[str, Any]:
+    """What differs between two settings."""
+    return {k: v for k, v in settings.as_dict().items() if v != base.as_dict()[k]}
+
+
+_CHOICES = {
+    "network": ("default", "paper"),
+    "activation": ("silu", "gelu", "softplus", "tanh", "relu"),
+    "scaling": ("auto", "features", "global", "none"),
+    "augmentation": ("walk", "noise"),
+    "noise_unit": ("bandwidth", "absolute"),
+    "sampler": ("auto", "importance", "mala", "sgld"),
+    "buffer_start": ("data", "noise"),
+    "bounds": ("none", "reflect", "reject"),
+}
+_POSITIVE = (
+    *("features", "detail", "temperature", "neighbours", "margin", "negatives", "bank", "buffer", "steps"),
+    *("step_size", "iterations", "batch_size", "learning_rate", "log_every", "checkpoint_every"),
+)
+_NOT_NEGATIVE = (
+    *("generative", "invariance", "prior", "energy_l2", "frequencies", "noise", "noise_std", "warmup"),
+    "max_rollbacks",
+)
+_SHARES = ("walk_hold", "walk_end", "restart", "decay_from", "decay_to", "average")
+
+
+def _coerce(name: str, value: Any, kind: Any) -> Any:
+    """`value`, or its text from a command line or TOML file, as the setting's type."""
+    try:
+        if typing.get_origin(kind) is tuple:
+            items = value.strip("()[] ").split(",") if isinstance(value, str) else value
+            return tuple(int(v) for v in items if str(v).strip())
+        if kind is int and (isinstance(value, bool) or float(value) != int(float(value))):
+            raise ValueError
+        if isinstance(kind, types.UnionType) or kind is bool:
+            raise TypeError
+        return int(float(value)) if kind is int else kind(value)
+    except (TypeError, ValueError):
+        wanted = "a list of whole numbers" if typing.get_origin(kind) is tuple else kind.__name__
+        raise UsageError(f"{name} must be {wanted}, not {value!r}") from None

@@ -1,0 +1,203 @@
+"""From an array to a fitted model: prepare, train, keep what is needed afterwards."""
+
+import hashlib
+import platform
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import gedikit
+from gedikit import objectives
+from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
+from gedikit.data.scaling import Scaler
+from gedikit.data.views import NoiseViews, Views, WalkViews
+from gedikit.errors import DataError, UsageError
+from gedikit.fitted import FittedModel, build_model, density_quantiles
+from gedikit.methods import Method
+from gedikit.sampling import Box, ProposalBank, Proposals, ReplayBuffer
+from gedikit.settings import Settings
+from gedikit.training.health import HealthMonitor
+from gedikit.training.loop import History, Observer, train
+from gedikit.training.negatives import Chains, Negatives, WeightedProposals
+from gedikit.training.state import TrainState
+from gedikit.training.step import TrainStep
+
+# beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
+MAX_IMPORTANCE_FEATURES = 3
+_MAX_CENTERS = 2000
+_KEPT_SAMPLES = 5000
+
+Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+def fit(
+    x: NDArray[Any],
+    method: Method,
+    settings: Settings,
+    *,
+    n_clusters: int,
+    prior: NDArray[Any] | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    observer: Observer | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[FittedModel, History, TrainState]:
+    """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` where one is given."""
+    where = resolve_device(device)
+    class_prior = check_prior(prior, n_clusters)
+    _check_rows(x, n_clusters)
+    settings = _resolve_sampler(settings, x.shape[1])
+
+    scaler = Scaler.fit(x, settings.scaling)
+    scaled = torch.from_numpy(scaler.transform(x))
+    if not bool((scaled.std(0) > 0).any()):
+        raise DataError("all rows are the same: there is nothing to learn from constant columns")
+    # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
+    setup = torch.Generator().manual_seed(seed)
+    bandwidth = kernel_bandwidth(scaled, setup)
+    box = Box.around(scaled, max(settings.margin, 4 * bandwidth * (x.shape[1] <= MAX_IMPORTANCE_FEATURES)))
+    sigma = settings.noise * (bandwidth if settings.noise_unit == "bandwidth" else 1.0)
+    views = _views(scaled, sigma, n_clusters, settings, setup, where)
+    network = build_model(settings, x.shape[1], n_clusters, bandwidth, setup)
+    negatives, buffer = _negatives(method, settings, scaled, bandwidth, sigma, box, setup, where)
+
+    box = box.to(where)
+    generator = torch.Generator(where).manual_seed(seed)
+    state = TrainState.new(
+        network.to(where), buffer, settings.step_size * bandwidth, generator, settings
+    )
+    if checkpoint is not None:
+        state.restore(*checkpoint)
+    log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
+    step = TrainStep(settings, method, views, len(scaled), negatives, log_prior)
+    optima = known_optima(method, log_prior)
+    history = History()
+    monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
+    train(state, step, monitor, observer or Observer(), history, optima)
+
+    kept = negatives.final(state, _KEPT_SAMPLES) if negatives else scaled[:_KEPT_SAMPLES].to(where)
+    fitted = FittedModel(
+        network=state.average,
+        settings=settings,
+        method=method.name,
+        scaler=scaler,
+        box=box,
+        prior=class_prior,
+        bandwidth=bandwidth,
+        buffer=kept,
+        step_size=float(state.chain_step),
+        log_normaliser=_log_normaliser(state, negatives, scaler),
+        quantiles=np.empty(0),
+        info={
+            "seed": seed,
+            "iterations": state.iteration,
+            "n_samples": len(x),
+            "events": state.events,
+            "optima": optima,
+            "fingerprint": fingerprint(x),
+            "versions": {"gedikit": gedikit.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        },
+    )
+    fitted.quantiles = density_quantiles(fitted.log_density(x))
+    return fitted, history, state
+
+
+def known_optima(method: Method, log_prior: Tensor) -> dict[str, float]:
+    """The smallest value each of the method's terms can have, where Proposition 1 gives one."""
+    known = {"invariance": objectives.invariance_optimum(), "prior": objectives.prior_optimum(log_prior)}
+    known["mutual_information"] = known["prior"]
+    return {name: value for name, value in known.items() if name in (*method.terms, "mutual_information")}
+
+
+def fingerprint(x: NDArray[Any]) -> str:
+    """Tells whether two arrays are the same data."""
+    digest = hashlib.sha256(str(x.shape).encode())
+    digest.update(np.ascontiguousarray(x, dtype=np.float64).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def resolve_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise UsageError(f"device {name!r} is not available here; use 'auto' or 'cpu'") from None
+    return device
+
+
+def check_prior(prior: NDArray[Any] | None, n_clusters: int) -> NDArray[np.float64]:
+    if n_clusters < 1:
+        raise UsageError(f"n_clusters must be at least 1, not {n_clusters}")
+    if prior is None:
+        return np.full(n_clusters, 1 / n_clusters)
+    p = np.asarray(prior, dtype=np.float64)
+    if p.shape != (n_clusters,):
+        raise UsageError(f"prior must hold one probability for each of {n_clusters} clusters, not shape {p.shape}")
+    if not np.all(np.isfinite(p)) or np.any(p <= 0) or not np.isclose(p.sum(), 1, atol=1e-6):
+        raise UsageError(f"prior must be positive and sum to 1, not {p.tolist()}")
+    return np.asarray(p / p.sum())
+
+
+def _check_rows(x: NDArray[Any], n_clusters: int) -> None:
+    if len(x) < 2:
+        raise DataError(f"n_samples={len(x)}: at least two rows are needed")
+    if len(x) < n_clusters:
+        raise DataError(f"n_samples={len(x)} should be >= n_clusters={n_clusters}")
+
+
+def _resolve_sampler(settings: Settings, n_features: int) -> Settings:
+    if settings.sampler == "auto":
+        few = n_features <= MAX_IMPORTANCE_FEATURES
+        return settings.replace(sampler="importance" if few else "mala")
+    return settings
+
+
+def _views(
+    data: Tensor, sigma: float, n_clusters: int, settings: Settings, generator: torch.Generator, device: torch.device
+) -> Views:
+    if settings.augmentation == "noise":
+        return NoiseViews(data.to(device), sigma)
+    walk = neighbour_walk(data, n_clusters, generator, n_neighbours=settings.neighbours)
+    return WalkViews(data.to(device), walk.to(device), sigma, settings.walk_hold, settings.walk_end)
+
+
+def _negatives(
+    method: Method,
+    settings: Settings,
+    data: Tensor,
+    bandwidth: float,
+    sigma: float,
+    box: Box,
+    generator: torch.Generator,
+    device: torch.device,
+) -> tuple[Negatives | None, ReplayBuffer | None]:
+    if not method.models_density:
+        return None, None
+    if settings.sampler == "importance":
+        centers = data[torch.randperm(len(data), generator=generator)[:_MAX_CENTERS]]
+        proposals = Proposals(centers, (bandwidth, 3 * bandwidth), box)
+        bank = ProposalBank.build(proposals, settings.bank, generator)
+        moved = ProposalBank(bank.points.to(device), bank.log_q.to(device))
+        return WeightedProposals(moved, settings.negatives), None
+    if settings.buffer_start == "noise":
+        start = box.uniform(settings.buffer, generator)
+    else:
+        rows = torch.randint(len(data), (settings.buffer,), generator=generator)
+        noise = torch.randn(settings.buffer, data.shape[1], generator=generator)
+        start = box.reflect(data[rows] + sigma * noise)
+    return Chains(settings, box.to(device)), ReplayBuffer(start.to(device))
+
+
+def _log_normaliser(state: TrainState, negatives: Negatives | None, scaler: Scaler) -> float | None:
+    """log Γ with p(x) = exp(f)/Γ in the units of the data, from the whole proposal bank."""
+    if not isinstance(negatives, WeightedProposals):
+        return None
+    with torch.inference_mode():
+        density = state.average.log_density(negatives.bank.points)
+        log_gamma = objectives.log_normaliser(density.double(), negatives.bank.log_q.double())
+    return float(log_gamma) - scaler.log_jacobian

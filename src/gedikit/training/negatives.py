@@ -1,0 +1,93 @@
+"""x⁻: where the second expectation of L_GEN is taken, by chains or by weighted proposals."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gedikit.sampling import Box, ProposalBank, adapt_step, init_chains, mala_step, run_sgld
+from gedikit.settings import Settings
+from gedikit.training.state import TrainState
+
+
+class Batch(NamedTuple):
+    """Points, and their proposal density where they are weighted proposals rather than samples."""
+
+    points: Float[Tensor, "m d"]
+    log_q: Float[Tensor, " m"] | None
+    acceptance: Tensor | None
+
+
+class Negatives(Protocol):
+    def draw(self, state: TrainState) -> Batch: ...
+
+    def final(self, state: TrainState, n: int) -> Float[Tensor, "n d"]:
+        """n points of the averaged model to keep for later sampling."""
+        ...
+
+
+@dataclass(frozen=True)
+class WeightedProposals:
+    """Draws from a scored bank; the loss weights them by exp f/q."""
+
+    bank: ProposalBank
+    count: int
+
+    def draw(self, state: TrainState) -> Batch:
+        points, log_q = self.bank.draw(self.count, state.generator)
+        return Batch(points, log_q, None)
+
+    def final(self, state: TrainState, n: int) -> Float[Tensor, "n d"]:
+        with torch.inference_mode():
+            density = state.average.log_density(self.bank.points)
+        return self.bank.resample(density, n, state.generator)
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Persistent chains of the replay buffer, moved by the published or by the adjusted step."""
+
+    settings: Settings
+    box: Box
+
+    def draw(self, state: TrainState) -> Batch:
+        s = self.settings
+        assert state.buffer is not None
+        slots, x = state.buffer.draw(
+            s.negatives, restart=s.restart, box=self.box, generator=state.generator
+        )
+        if s.sampler == "sgld":
+            x, _ = run_sgld(
+                state.network.log_density,
+                x,
+                steps=s.steps,
+                step_size=s.step_size,
+                noise_std=s.noise_std,
+                generator=state.generator,
+                box=self.box,
+                bounds=s.bounds,
+            )
+            acceptance = None
+        else:
+            x, acceptance = self._adjusted(state, x)
+        state.buffer.write(slots, x)
+        return Batch(x, None, acceptance)
+
+    def _adjusted(self, state: TrainState, x: Tensor) -> tuple[Tensor, Tensor]:
+        log_density = state.network.log_density
+        chains = init_chains(log_density, x)
+        rate = torch.zeros((), device=x.device)
+        for _ in range(self.settings.steps):
+            chains, accept = mala_step(
+                log_density, chains, step=state.chain_step, generator=state.generator, box=self.box
+            )
+            accepted = accept.to(x.dtype).mean()
+            state.chain_step = adapt_step(state.chain_step, accepted, rate=0.05)
+            rate += accepted / self.settings.steps
+        return chains.position, rate
+
+    def final(self, state: TrainState, n: int) -> Float[Tensor, "n d"]:
+        assert state.buffer is not None
+        return state.buffer.positions[:n].clone()
