@@ -19,7 +19,8 @@ from gedikit.sampling import Box, SampleInfo, run_mala, run_sgld
 from gedikit.settings import Settings
 from gedikit.storage import read_tensors, write_tensors
 
-_CHUNK = 16_384
+_BLOCK = 1024
+_CHAINS = 16_384
 _QUANTILES = 1001
 STARTS = ("buffer", "noise")
 
@@ -65,6 +66,7 @@ class FittedModel:
     step_size: float
     log_normaliser: float | None  # log Γ in the units of the data, where it could be estimated
     quantiles: NDArray[np.float64]  # of the training data's log-density
+    reference: Float[Tensor, "r d"]  # some training rows, scaled: for diagnosis without the data
     info: dict[str, Any]
 
     @property
@@ -79,14 +81,22 @@ class FittedModel:
     def device(self) -> torch.device:
         return self.box.low.device
 
-    def evaluate(self, x: NDArray[Any]) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """(rows, logits, log-density) block by block, in memory that does not grow with the data."""
-        for start in range(0, len(x), _CHUNK):
-            rows = slice(start, min(len(x), start + _CHUNK))
-            with torch.inference_mode():
-                z = self.to_scaled(x[rows])
+    def blocks(self, x: NDArray[Any]) -> Iterator[tuple[int, Tensor]]:
+        """(number of rows, scaled rows padded to one fixed number), in memory that does not grow with the data.
+
+        All passes have the same shape, so what comes out for a row does not depend on the rows beside it.
+        """
+        for start in range(0, len(x), _BLOCK):
+            z = self.to_scaled(x[start : start + _BLOCK])
+            yield len(z), nn.functional.pad(z, (0, 0, 0, _BLOCK - len(z)))
+
+    def evaluate(self, x: NDArray[Any]) -> Iterator[tuple[Tensor, Tensor]]:
+        """(logits, log-density), block by block."""
+        with torch.inference_mode():
+            for n, z in self.blocks(x):
                 logits = self.network.logits(z)
-                yield rows, logits, self._confined(torch.logsumexp(logits, dim=-1), z)
+                density = self._confined(torch.logsumexp(logits, dim=-1), z)
+                yield logits[:n], density[:n]
 
     def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""
@@ -100,11 +110,9 @@ class FittedModel:
         return self._collect(x, lambda logits, _: logits.argmax(-1)).astype(np.int64)
 
     def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        blocks = []
-        for start in range(0, len(x), _CHUNK):
-            with torch.inference_mode():
-                blocks.append(self.network.features(self.to_scaled(x[start : start + _CHUNK])).cpu().numpy())
-        return np.concatenate(blocks)
+        with torch.inference_mode():
+            parts = [self.network.features(z)[:n].cpu().numpy() for n, z in self.blocks(x)]
+        return np.concatenate(parts)
 
     def outlier_score(self, log_density: NDArray[np.float64]) -> NDArray[np.float64]:
         """Share of the training data that is more typical: 0 is the most typical, 1 stranger than all."""
@@ -128,7 +136,7 @@ class FittedModel:
     def _collect(
         self, x: NDArray[Any], pick: Callable[[Tensor, Tensor], Tensor]
     ) -> NDArray[np.float64]:
-        parts = [pick(logits, density).cpu().numpy() for _, logits, density in self.evaluate(x)]
+        parts = [pick(logits, density).cpu().numpy() for logits, density in self.evaluate(x)]
         return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
 
     def sample(
@@ -154,7 +162,7 @@ class FittedModel:
         steps = (1000 if start == "noise" else 200) if steps is None else steps
         generator = torch.Generator(self.device).manual_seed(seed)
         parts, infos = [], []
-        for count in [_CHUNK] * (n // _CHUNK) + [n % _CHUNK]:
+        for count in [_CHAINS] * (n // _CHAINS) + [n % _CHAINS]:
             if count:
                 z, info = self._sample_block(count, steps, start, cluster, generator)
                 parts.append(self.scaler.inverse(z.cpu().numpy()))
@@ -193,7 +201,8 @@ class FittedModel:
 
     def save(self, path: Path) -> None:
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        tensors |= {"box.low": self.box.low, "box.high": self.box.high, "buffer": self.buffer}
+        tensors |= {"box.low": self.box.low, "box.high": self.box.high}
+        tensors |= {"buffer": self.buffer, "reference": self.reference}
         tensors |= {
             name: torch.from_numpy(np.ascontiguousarray(value))
             for name, value in (
@@ -233,6 +242,7 @@ class FittedModel:
             meta["step_size"],
             meta["log_normaliser"],
             tensors["quantiles"].numpy(),
+            tensors["reference"].to(device),
             meta["info"],
         )
 

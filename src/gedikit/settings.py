@@ -41,9 +41,9 @@ class Settings:
 
     # model samples
     sampler: str = "auto"  # auto | importance | mala | sgld
-    negatives: int = 600  # model samples or proposals an iteration
+    negatives: int = 400  # model samples or proposals an iteration
     bank: int = 30_000  # proposals drawn and scored once
-    buffer: int = 10_000  # persistent chains
+    buffer: int = 2000  # persistent chains
     buffer_start: str = "data"  # data | noise
     restart: float = 0.0
     steps: int = 5

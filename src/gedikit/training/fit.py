@@ -29,6 +29,7 @@ from gedikit.training.step import TrainStep
 MAX_IMPORTANCE_FEATURES = 3
 _MAX_CENTERS = 2000
 _KEPT_SAMPLES = 5000
+_KEPT_REFERENCE = 512
 
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -44,8 +45,9 @@ def fit(
     device: str = "auto",
     observer: Observer | None = None,
     checkpoint: Checkpoint | None = None,
+    history: History | None = None,
 ) -> tuple[FittedModel, History, TrainState]:
-    """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` where one is given."""
+    """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given."""
     where = resolve_device(device)
     class_prior = check_prior(prior, n_clusters)
     _check_rows(x, n_clusters)
@@ -58,7 +60,7 @@ def fit(
     # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
     setup = torch.Generator().manual_seed(seed)
     bandwidth = kernel_bandwidth(scaled, setup)
-    box = Box.around(scaled, max(settings.margin, 4 * bandwidth * (x.shape[1] <= MAX_IMPORTANCE_FEATURES)))
+    box = Box.around(scaled, max(settings.margin, 4 * bandwidth))
     sigma = settings.noise * (bandwidth if settings.noise_unit == "bandwidth" else 1.0)
     views = _views(scaled, sigma, n_clusters, settings, setup, where)
     network = build_model(settings, x.shape[1], n_clusters, bandwidth, setup)
@@ -74,7 +76,7 @@ def fit(
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
     step = TrainStep(settings, method, views, len(scaled), negatives, log_prior)
     optima = known_optima(method, log_prior)
-    history = History()
+    history = history or History()
     monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
     train(state, step, monitor, observer or Observer(), history, optima)
 
@@ -91,6 +93,7 @@ def fit(
         step_size=float(state.chain_step),
         log_normaliser=_log_normaliser(state, negatives, scaler),
         quantiles=np.empty(0),
+        reference=scaled[torch.randperm(len(scaled), generator=setup)[:_KEPT_REFERENCE]].to(where),
         info={
             "seed": seed,
             "iterations": state.iteration,

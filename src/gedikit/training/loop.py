@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from gedikit.errors import Interrupted
 from gedikit.training.health import HealthMonitor
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
@@ -30,8 +31,9 @@ class Observer:
         """True when training was asked to stop."""
         return False
 
-    def stopped(self, state: TrainState) -> None:
-        """Training ends before its last iteration."""
+    def stopped(self, state: TrainState) -> str:
+        """Training ends before its last iteration; returns what to tell."""
+        return f"stopped at iteration {state.iteration}"
 
 
 @dataclass
@@ -78,5 +80,4 @@ def train(
             if observer.healthy(state):
                 monitor.remember(state, only=True)
         if observer.should_stop():
-            observer.stopped(state)
-            return
+            raise Interrupted(observer.stopped(state))

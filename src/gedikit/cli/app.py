@@ -1,0 +1,160 @@
+"""The commands."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="gedikit",
+    help="Cluster data, flag outliers and generate new samples with one network trained without labels.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+Data = Annotated[
+    str, typer.Argument(help="A built-in data set ([bold]gedikit datasets[/]) or a .npy, .npz, .csv or .parquet file.")
+]
+RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]gedikit fit[/].")]
+Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from gedikit import __version__
+
+        typer.echo(f"gedikit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Cluster data, flag outliers and generate new samples with one network trained without labels."""
+
+
+@app.command()
+def demo(
+    data: Annotated[str, typer.Argument(help="A built-in data set.")] = "digits",
+    out: Annotated[Path, typer.Option(help="Run directory; replaced if it is there.")] = Path("runs/demo"),
+    seed: Seed = 0,
+) -> None:
+    """Fit real handwritten digits without labels, evaluate, and write a report."""
+    from gedikit.cli import work
+
+    work.demo(data, out, seed)
+
+
+@app.command()
+def fit(
+    data: Annotated[
+        str | None, typer.Argument(help="A built-in data set or a file; not needed with --resume.")
+    ] = None,
+    clusters: Annotated[int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")] = None,
+    method: Annotated[str, typer.Option(help="A name from [bold]gedikit methods[/].")] = "gedi",
+    seed: Seed = 0,
+    iters: Annotated[int | None, typer.Option(help="Training iterations; the method's own if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory; runs/DATA-METHOD-SEED if not given.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change any setting; may be repeated.")
+    ] = None,
+    prior: Annotated[
+        str | None, typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given.")
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
+    from gedikit.cli import work
+
+    work.fit(
+        data,
+        clusters=clusters,
+        method=method,
+        seed=seed,
+        iters=iters,
+        out=out,
+        resume=resume,
+        assignments=settings or [],
+        prior=prior,
+        device=device,
+    )
+
+
+@app.command()
+def predict(
+    run: RunPath,
+    data: Data,
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
+    device: Device = "auto",
+) -> None:
+    """Write cluster, confidence, log-density and outlier score of every row."""
+    from gedikit.cli import work
+
+    work.predict(run, data, output, device)
+
+
+@app.command()
+def sample(
+    run: RunPath,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .npz, .csv or .png file.")],
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
+    cluster: Annotated[int | None, typer.Option(help="Only from this cluster.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Langevin steps; 200 from the buffer, 1000 from noise.")] = None,
+    start: Annotated[str, typer.Option(help="buffer (the training's chains) or noise.")] = "buffer",
+    seed: Seed = 0,
+    device: Device = "auto",
+) -> None:
+    """Generate new rows by Langevin dynamics."""
+    from gedikit.cli import work
+
+    work.sample(run, output, n, cluster=cluster, steps=steps, start=start, seed=seed, device=device)
+
+
+@app.command()
+def evaluate(run: RunPath, data: Data, device: Device = "auto") -> None:
+    """Print NMI, AMI, ARI and ACC where labels exist, and log-likelihood, as JSON with protocols."""
+    from gedikit.cli import work
+
+    work.evaluate(run, data, device)
+
+
+@app.command()
+def diagnose(
+    run: RunPath,
+    data: Annotated[str | None, typer.Argument(help="Rows the model was not trained on, if there are any.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """Tell which failure mode a run has hit, if any, and what to change."""
+    from gedikit.cli import work
+
+    work.diagnose(run, data, as_json)
+
+
+@app.command()
+def report(run: RunPath) -> None:
+    """Write the run's report, one HTML file that opens without a network."""
+    from gedikit.cli import work
+
+    typer.echo(work.write_report(run))
+
+
+@app.command()
+def methods() -> None:
+    """List the methods."""
+    from gedikit.cli import tables
+
+    tables.show_methods()
+
+
+@app.command()
+def datasets() -> None:
+    """List the built-in data sets."""
+    from gedikit.cli import tables
+
+    tables.show_datasets()

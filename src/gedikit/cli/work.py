@@ -1,0 +1,303 @@
+"""What the commands do, in terms of the library."""
+
+import csv
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from gedikit import diagnosis
+from gedikit.data import sources
+from gedikit.errors import DataError, UsageError
+from gedikit.estimator import GEDI
+from gedikit.evaluation import Figure, clustering_figures, grid_log_normaliser
+from gedikit.fitted import FittedModel
+from gedikit.methods import get_method
+from gedikit.progress import ProgressLine
+from gedikit.report import ReportData, render
+from gedikit.report.plots import samples_png
+from gedikit.runs import Run, RunConfig, RunRecorder
+from gedikit.settings import parse_assignments
+from gedikit.storage import write_atomically, write_text
+from gedikit.training.fit import check_prior, fingerprint, resolve_device
+
+console = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def demo(data: str, out: Path, seed: int) -> None:
+    if data not in sources.BUILTIN:
+        raise UsageError(f"demo takes a built-in data set ({', '.join(sources.BUILTIN)}), not {data!r}")
+    if Run(out).exists:
+        shutil.rmtree(out)
+    fit(data, seed=seed, out=out)
+    evaluate(out, data, "auto")
+
+
+def fit(
+    data: str | None,
+    *,
+    clusters: int | None = None,
+    method: str = "gedi",
+    seed: int = 0,
+    iters: int | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    assignments: list[str] | None = None,
+    prior: str | None = None,
+    device: str = "auto",
+) -> None:
+    if resume:
+        run, config, dataset = _resumed(data, out, {"--iters": iters, "--set": assignments, "--clusters": clusters})
+    else:
+        if data is None:
+            raise UsageError("fit needs DATA: a built-in data set or a file")
+        n_clusters = clusters or sources.default_clusters(data) or 8
+        class_prior = check_prior(_parse_prior(prior), n_clusters)
+        changes: dict[str, Any] = dict(parse_assignments(assignments or []))
+        if iters is not None:
+            changes["iterations"] = iters
+        settings = get_method(method).settings(**changes)
+        resolve_device(device)
+        dataset = sources.load(data, seed=seed)
+        config = RunConfig(
+            source=data if data in sources.BUILTIN else str(Path(data).resolve()),
+            method=method,
+            n_clusters=n_clusters,
+            seed=seed,
+            data_seed=seed,
+            device=device,
+            prior=tuple(class_prior.tolist()),
+            fingerprint=fingerprint(dataset.x),
+            settings=settings.as_dict(),
+        )
+        run = Run(out or Path("runs") / f"{Path(data).stem}-{method}-{seed}")
+        run.create(config)
+    _train(run, config, dataset)
+
+
+def _resumed(data: str | None, out: Path | None, given: dict[str, Any]) -> tuple[Run, RunConfig, sources.Dataset]:
+    if out is None:
+        raise UsageError("--resume needs --out: which run is to go on?")
+    changed = [name for name, value in given.items() if value]
+    if changed:
+        raise UsageError(f"--resume goes on with the settings of the run: leave out {', '.join(changed)}")
+    run = Run(out)
+    config = run.config()
+    dataset = sources.load(data or config.source, seed=config.data_seed)
+    if fingerprint(dataset.x) != config.fingerprint:
+        raise UsageError(f"{out} was trained on other data than {data or config.source} holds now")
+    return run, config, dataset
+
+
+def _train(run: Run, config: RunConfig, dataset: sources.Dataset) -> None:
+    iterations = config.settings["iterations"]
+    checkpoint = run.latest_checkpoint(config.fingerprint)
+    at = checkpoint[1]["iteration"] if checkpoint else 0
+    if run.model_path.exists() and at == 0:
+        console.print(f"{run.path} is finished already")
+        return
+    if at:
+        console.print(f"going on at iteration {at} of {iterations}")
+    model = GEDI(
+        config.n_clusters,
+        method=config.method,
+        prior=config.prior,
+        options=config.settings,
+        random_state=config.seed,
+        device=config.device,
+    )
+    with ProgressLine(console) as line, RunRecorder(run, config, line) as recorder:
+        model.fit_observed(dataset.x, recorder, checkpoint, run.history(up_to=at))
+    model.save(run.model_path)
+    shutil.rmtree(run.path / "checkpoints", ignore_errors=True)  # the model is whole: no way back is needed
+    rows = _write_predictions(model.fitted_, iter([dataset.x]), run.labels_path)
+    verdict = model.diagnose()
+    report_path = write_report(run.path)
+    console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
+    console.print(f"clusters of {rows} rows: {run.labels_path}")
+    console.print(f"report: {report_path}")
+
+
+def predict(path: Path, data: str, output: Path, device: str) -> None:
+    fitted = _load(path, device)
+    began = time.monotonic()
+    rows = _write_predictions(fitted, _checked(sources.blocks(data, split="test"), fitted, data), output)
+    seconds = max(time.monotonic() - began, 1e-9)
+    console.print(f"{rows} rows to {output} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
+
+
+def sample(
+    path: Path,
+    output: Path,
+    n: int,
+    *,
+    cluster: int | None,
+    steps: int | None,
+    start: str,
+    seed: int,
+    device: str,
+) -> None:
+    if output.suffix not in (".npz", ".csv", ".png"):
+        raise UsageError(f"samples are written as .npz, .csv or .png, not as {output.suffix or 'no ending'!r}")
+    fitted = _load(path, device)
+    if not get_method(fitted.method).models_density:
+        raise UsageError(f"the run was trained with {fitted.method!r}, which learns no density to sample from")
+    x, info = fitted.sample(n, steps=steps, start=start, cluster=cluster, seed=seed)
+    y = fitted.labels(x)
+    if output.suffix == ".npz":
+        write_atomically(output, lambda p: _save_npz(p, x, y))
+    elif output.suffix == ".csv":
+        table = np.column_stack([x, y])
+        header = ",".join([*(f"x{i}" for i in range(x.shape[1])), "cluster"])
+        write_atomically(output, lambda p: np.savetxt(p, table, delimiter=",", header=header, comments="", fmt="%.9g"))
+    else:
+        image = sources.load(Run(path).config().source).image_shape
+        if image is None and x.shape[1] != 2:
+            raise UsageError(f"a picture needs two features or images, not {x.shape[1]} features: use .csv or .npz")
+        png = samples_png(x, y, image)
+        write_atomically(output, lambda p: _save_bytes(p, png))
+    console.print(
+        f"{n} samples to {output} (acceptance {info.acceptance:.2f}, step {info.step_size:.3g}, "
+        f"temperature {info.temperature:.3g})"
+    )
+
+
+def evaluate(path: Path, data: str, device: str) -> None:
+    fitted = _load(path, device)
+    dataset = sources.load(data, split="test", seed=Run(path).config().data_seed)
+    _check_width(dataset.x, fitted, data)
+    figures = _figures(fitted, dataset)
+    if dataset.y is None:
+        console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
+    sys.stdout.write(json.dumps({f.name: {"value": f.value, "protocol": f.protocol} for f in figures}, indent=2) + "\n")
+
+
+def diagnose(path: Path, data: str | None, as_json: bool) -> None:
+    run = Run(path)
+    fitted = _load(path, "cpu")
+    config = run.config()
+    dataset = sources.load(data or config.source, split="test", seed=config.data_seed)
+    _check_width(dataset.x, fitted, dataset.name)
+    rows = run.history().rows
+    result = diagnosis.diagnose(fitted, dataset.x[:2000], rows[-1] if rows else None)
+    sys.stdout.write((json.dumps(result.as_dict(), indent=2) if as_json else str(result)) + "\n")
+
+
+def write_report(path: Path) -> Path:
+    run = Run(path)
+    config = run.config()
+    fitted = _load(path, "cpu")
+    dataset = sources.load(config.source, seed=config.data_seed)
+    held_out = sources.load(config.source, split="test", seed=config.data_seed)
+    rows = run.history().rows
+    page = render(
+        ReportData(
+            title=Path(config.source).stem,
+            fitted=fitted,
+            x=dataset.x,
+            labels=dataset.y,
+            image_shape=dataset.image_shape,
+            history=rows,
+            optima=fitted.info["optima"],
+            diagnosis=diagnosis.diagnose(fitted, held_out.x[:2000], rows[-1] if rows else None),
+            figures=_figures(fitted, held_out),
+            columns=dataset.columns,
+        )
+    )
+    write_text(run.report_path, page)
+    return run.report_path
+
+
+def _load(path: Path, device: str) -> FittedModel:
+    run = Run(path)
+    run.config()
+    if not run.model_path.exists():
+        raise DataError(f"{path} has no finished model: go on with gedikit fit --resume --out {path}")
+    return FittedModel.load(run.model_path, resolve_device(device))
+
+
+def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
+    figures = []
+    if dataset.y is not None:
+        figures += clustering_figures(dataset.y, fitted.labels(dataset.x), dataset.split)
+    if not get_method(fitted.method).models_density:
+        return figures
+    density = fitted.log_density(dataset.x)
+    protocol: dict[str, Any] = {"split": dataset.split, "n": len(dataset.x), "units": "nats, in the units of the data"}
+    if fitted.n_features <= 2:
+        low, high = (fitted.scaler.inverse(v.cpu().numpy()[None])[0] for v in (fitted.box.low, fitted.box.high))
+        exact = float(density.mean()) - grid_log_normaliser(fitted.log_density, low, high)
+        figures.append(Figure("log_likelihood", exact, {**protocol, "normaliser": "midpoint rule, 400 cells a side, over the domain"}))
+    elif fitted.log_normaliser is not None:
+        figures.append(Figure("log_likelihood", float(density.mean()) - fitted.log_normaliser, {**protocol, "normaliser": "importance sampling"}))
+    else:
+        figures.append(Figure("mean_log_density", float(density.mean()), {**protocol, "normaliser": "unknown: only differences mean something"}))
+    return figures
+
+
+def _write_predictions(fitted: FittedModel, blocks: Iterator[NDArray[Any]], output: Path) -> int:
+    """Stream rows through the model into a CSV; returns their number."""
+    knows_density = get_method(fitted.method).models_density
+    rows = 0
+
+    def write(path: Path) -> None:
+        nonlocal rows
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["row", "cluster", "confidence", "log_density", "outlier_score"])
+            for block in blocks:
+                for logits, density in fitted.evaluate(block):
+                    confidence, cluster = logits.double().softmax(-1).max(-1)
+                    typical = density.cpu().numpy().astype(np.float64)
+                    strange = fitted.outlier_score(typical)
+                    n = len(typical)
+                    shown = [
+                        np.arange(rows, rows + n).tolist(),
+                        cluster.tolist(),
+                        [f"{v:.6f}" for v in confidence.tolist()],
+                        [f"{v:.6g}" for v in typical.tolist()] if knows_density else [""] * n,
+                        [f"{v:.6f}" for v in strange.tolist()] if knows_density else [""] * n,
+                    ]
+                    writer.writerows(zip(*shown, strict=True))
+                    rows += n
+
+    write_atomically(output, write)
+    if not knows_density:
+        console.print(f"{fitted.method!r} learns no density: log_density and outlier_score are left empty")
+    return rows
+
+
+def _checked(blocks: Iterator[NDArray[Any]], fitted: FittedModel, name: str) -> Iterator[NDArray[Any]]:
+    for block in blocks:
+        _check_width(block, fitted, name)
+        yield block
+
+
+def _check_width(x: NDArray[Any], fitted: FittedModel, name: str) -> None:
+    if x.shape[1] != fitted.n_features:
+        raise DataError(f"{name} has {x.shape[1]} features; the model was trained on {fitted.n_features}")
+
+
+def _parse_prior(text: str | None) -> NDArray[np.float64] | None:
+    if text is None:
+        return None
+    try:
+        return np.array([float(v) for v in text.split(",")])
+    except ValueError:
+        raise UsageError(f"--prior takes numbers separated by commas, not {text!r}") from None
+
+
+def _save_npz(path: Path, x: NDArray[Any], y: NDArray[Any]) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, x=x, y=y)
+
+
+def _save_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)

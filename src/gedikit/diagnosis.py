@@ -1,0 +1,139 @@
+"""Which failure a run has hit, told from its losses and a batch of data (Proposition 1 and Theorem 1).
+
+Each loss has a known optimum, so a run that missed one says so itself. Four ways to fail:
+
+1. representation collapse: the network gives the same output for every x;
+2. cluster collapse: every x is in one cluster, with certainty;
+3. label inconsistency: x and x′ get different labels;
+4. the posterior ignores x: p(y|x) is one constant vector while the density still varies. No single loss
+   shows it; the mutual information I(x; y) does.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gedikit import objectives
+from gedikit.fitted import FittedModel
+
+HEALTHY = "healthy"
+_ADVICE = {
+    HEALTHY: "Nothing needs to change.",
+    "representation collapse": (
+        "Train with the generative term (method 'gedi'), which this collapse cannot satisfy, or start "
+        "from another random_state; check that the data is not constant after scaling."
+    ),
+    "cluster collapse": (
+        "Raise the weight of 'prior' above that of 'invariance' (for example prior=30, invariance=10) "
+        "or use a method that has the prior term."
+    ),
+    "posterior ignores x": (
+        "Raise 'prior' above 'invariance', train longer, or use longer walks (walk_hold=0.5): "
+        "the clusters never became a function of the data."
+    ),
+    "label inconsistency": (
+        "Raise the weight of 'invariance' or use a method that has it; if the views are noisy, lower 'noise'."
+    ),
+    "unused clusters": "Ask for fewer clusters, or give the class prior you expect as 'prior'.",
+    "density not learned": (
+        "The samples do not follow the model: use the default sampler, a smaller learning_rate, "
+        "or energy_l2=0.01."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A verdict, the numbers that say so, and what to change."""
+
+    verdict: str
+    explanation: str
+    advice: str
+    numbers: dict[str, float]
+
+    @property
+    def healthy(self) -> bool:
+        return self.verdict == HEALTHY
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict,
+            "explanation": self.explanation,
+            "advice": self.advice,
+            "numbers": self.numbers,
+        }
+
+    def __str__(self) -> str:
+        numbers = "\n".join(f"  {name:<28} {value:.4g}" for name, value in self.numbers.items())
+        return f"{self.verdict}: {self.explanation}\n{self.advice}\n{numbers}"
+
+
+def diagnose(fitted: FittedModel, x: NDArray[Any], last: dict[str, float] | None = None) -> Diagnosis:
+    """Look at a model on a batch it was, at best, not trained on; `last` holds its final measurements."""
+    numbers = _numbers(fitted, x, last or {})
+    verdict, explanation = _verdict(numbers, fitted)
+    return Diagnosis(verdict, explanation, _ADVICE[verdict], numbers)
+
+
+def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> dict[str, float]:
+    z = fitted.to_scaled(x)
+    generator = torch.Generator(z.device).manual_seed(0)
+    noise = 0.5 * fitted.bandwidth * torch.randn(z.shape, generator=generator, device=z.device)
+    log_prior = torch.from_numpy(np.log(fitted.prior)).to(z.device)
+    with torch.inference_mode():
+        logits, view = fitted.network.logits(z).double(), fitted.network.logits(z + noise).double()
+        p = torch.softmax(logits, -1)
+        density = torch.logsumexp(logits, -1)
+        numbers = {
+            "invariance": float(objectives.invariance(logits, view)),
+            "invariance_optimum": objectives.invariance_optimum(),
+            "prior": float(objectives.prior(logits, log_prior)),
+            "prior_optimum": objectives.prior_optimum(log_prior),
+            "mutual_information": float(objectives.mutual_information(logits)),
+            "confidence": float(p.amax(-1).mean()),
+            "largest_cluster": float(p.mean(0).amax()),
+            "least_used_cluster": float((p.mean(0) / log_prior.exp()).amin()),
+            "agreement_of_views": float((logits.argmax(-1) == view.argmax(-1)).double().mean()),
+            "spread_of_outputs": float(logits.std(0).amax()) if len(z) > 1 else 0.0,
+            "spread_of_log_density": float(density.std()) if len(z) > 1 else 0.0,
+        }
+    kept = ("generative", "energy_gap", "effective_samples", "acceptance")
+    return numbers | {f"training_{name}": last[name] for name in kept if name in last}
+
+
+def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
+    information = n["mutual_information"] / max(n["prior_optimum"], 1e-12)
+    if fitted.n_clusters > 1:
+        if n["spread_of_outputs"] < 1e-3:
+            return "representation collapse", (
+                f"the outputs hardly differ between points (spread {n['spread_of_outputs']:.2g})"
+            )
+        if information < 0.05 and n["largest_cluster"] > 0.95:
+            return "cluster collapse", (
+                f"one cluster holds {n['largest_cluster']:.0%} of the mass; the prior loss is "
+                f"{n['prior']:.3g} against {n['prior_optimum']:.3g} at best"
+            )
+        if information < 0.05:
+            return "posterior ignores x", (
+                f"the mutual information between points and clusters is {n['mutual_information']:.2g} of "
+                f"{n['prior_optimum']:.3g} nats, while the log-density varies by {n['spread_of_log_density']:.2g}"
+            )
+        if n["agreement_of_views"] < 0.9 or n["invariance"] > 0.5 * n["prior_optimum"]:
+            return "label inconsistency", (
+                f"a point and its slightly moved copy share a cluster in only {n['agreement_of_views']:.0%} of "
+                f"cases; the invariance loss is {n['invariance']:.3g} against 0 at best"
+            )
+        if n["least_used_cluster"] < 0.1:
+            return "unused clusters", (
+                f"a cluster is used at {n['least_used_cluster']:.0%} of what the prior asks for"
+            )
+    gap = abs(n.get("training_energy_gap", 0.0))
+    if gap > 10 * fitted.n_features + 10 or n.get("training_acceptance", 1.0) < 0.05:
+        return "density not learned", f"data and model samples differ by {gap:.3g} nats in log-density"
+    return HEALTHY, (
+        f"the clusters carry {n['mutual_information']:.3g} of {n['prior_optimum']:.3g} nats, views agree in "
+        f"{n['agreement_of_views']:.1%} of cases"
+    )

@@ -1,0 +1,73 @@
+"""A live line while a fit runs: how far, how fast, each loss beside its optimum."""
+
+import time
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from gedikit.training.loop import Observer
+from gedikit.training.state import TrainState
+
+_PLAIN_EVERY = 5.0
+_SHORT = {"invariance": "inv", "prior": "prior", "generative": "gen", "mutual_information": "I(x;y)"}
+
+
+class ProgressLine(Observer):
+    """On a terminal a line that redraws itself; elsewhere a plain line every few seconds."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console(stderr=True)
+        self.live = self.console.is_terminal
+        self.bar = Progress(
+            TextColumn("[bold]{task.completed}/{task.total}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[rate]:.0f} it/s"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[losses]}"),
+            console=self.console,
+            transient=True,
+            disable=not self.live,
+        )
+        self.optima: dict[str, float] = {}
+        self.iterations = 0
+        self.began = self.printed = time.monotonic()
+        self.first = 0
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:
+        self.optima, self.iterations, self.first = optima, iterations, state.iteration
+        self.began = self.printed = time.monotonic()
+        self.task = self.bar.add_task(
+            "fit", total=iterations, completed=state.iteration, rate=0.0, losses="starting"
+        )
+
+    def measured(self, state: TrainState, row: dict[str, float]) -> None:
+        elapsed = max(time.monotonic() - self.began, 1e-9)
+        rate = (state.iteration - self.first) / elapsed
+        losses = "  ".join(self._one(name, row[name]) for name in _SHORT if name in row)
+        if self.live and self.task is not None:
+            self.bar.update(self.task, completed=state.iteration, rate=rate, losses=losses)
+        elif time.monotonic() - self.printed > _PLAIN_EVERY or state.iteration == self.iterations:
+            self.printed = time.monotonic()
+            left = (self.iterations - state.iteration) / max(rate, 1e-9)
+            self.console.print(
+                f"{state.iteration}/{self.iterations}  {rate:.0f} it/s  {left:.0f} s left  {losses}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    def event(self, text: str) -> None:
+        self.console.print(text, style="yellow", markup=False)
+
+    def _one(self, name: str, value: float) -> str:
+        best = f"/{self.optima[name]:.3g}" if name in self.optima else ""
+        return f"{_SHORT[name]} {value:.3g}{best}"

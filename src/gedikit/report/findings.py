@@ -1,0 +1,76 @@
+"""What the model says about the rows of the report, computed once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gedikit.fitted import FittedModel
+from gedikit.methods import get_method
+
+_MAX_PLOTTED = 5000
+
+
+@dataclass(frozen=True)
+class Findings:
+    clusters: NDArray[np.int64]
+    membership: NDArray[np.float64]  # how strongly each row belongs to its own cluster
+    log_density: NDArray[np.float64] | None  # normalised where the model can; None where none was learned
+    outlier_score: NDArray[np.float64] | None
+    sizes: NDArray[np.int64]
+
+    @property
+    def typical_first(self) -> NDArray[np.int64]:
+        """Rows from the most to the least typical."""
+        if self.log_density is None:
+            return np.empty(0, dtype=np.int64)
+        return np.argsort(-self.log_density, kind="stable")
+
+    def nearest(self, cluster: int, n: int) -> NDArray[np.int64]:
+        """The members of a cluster that belong to it most."""
+        members = np.flatnonzero(self.clusters == cluster)
+        return members[np.argsort(-self.membership[members], kind="stable")[:n]]
+
+
+def models_density(fitted: FittedModel) -> bool:
+    return get_method(fitted.method).models_density
+
+
+def find(fitted: FittedModel, x: NDArray[Any]) -> Findings:
+    clusters = np.empty(len(x), dtype=np.int64)
+    membership, density = np.empty(len(x)), np.empty(len(x))
+    has_density = models_density(fitted)
+    for rows, logits, log_density in fitted.evaluate(x):
+        best = logits.double().topk(min(2, fitted.n_clusters), dim=-1)
+        # without a density the logits have no common level: only their differences mean something
+        own = best.values[:, 0] if has_density else best.values[:, 0] - best.values[:, -1]
+        clusters[rows] = logits.argmax(-1).cpu().numpy()
+        membership[rows] = own.cpu().numpy()
+        density[rows] = log_density.cpu().numpy()
+    return Findings(
+        clusters=clusters,
+        membership=membership,
+        log_density=density - (fitted.log_normaliser or 0.0) if has_density else None,
+        outlier_score=fitted.outlier_score(density) if has_density else None,
+        sizes=np.bincount(clusters, minlength=fitted.n_clusters),
+    )
+
+
+def plotted_rows(n: int) -> NDArray[np.int64]:
+    """All rows, or as many as a plot can show, the same ones every time."""
+    if n <= _MAX_PLOTTED:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, _MAX_PLOTTED, replace=False))
+
+
+def logits_on_grid(
+    fitted: FittedModel, n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Over a two-dimensional domain: x and y of the grid lines, and the logits [y, x, cluster]."""
+    low, high = (fitted.scaler.inverse(corner.cpu().numpy()) for corner in (fitted.box.low, fitted.box.high))
+    xs, ys = (np.linspace(low[i], high[i], n) for i in (0, 1))
+    points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+    logits = torch.cat([block.double().cpu() for _, block, _ in fitted.evaluate(points)])
+    return xs, ys, logits.numpy().reshape(n, n, fitted.n_clusters)

@@ -1,0 +1,70 @@
+"""One page out of a fit, its data and its diagnosis."""
+
+from typing import Any
+
+import jinja2
+
+from gedikit.report import sections, tables
+from gedikit.report.findings import Findings, find, models_density, plotted_rows
+from gedikit.report.inputs import ReportData
+from gedikit.report.mosaics import Darkroom
+
+__all__ = ["ReportData", "render"]
+
+_MILD = ("unused clusters", "label inconsistency")
+
+
+def render(data: ReportData) -> str:
+    """The page as HTML; nothing in it points outside the file."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("gedikit.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found = find(data.fitted, data.x)
+    return environment.get_template("page.html").render(**_summary(data, found), **_body(data, found))
+
+
+def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
+    has_density = models_density(data.fitted)
+    return {
+        "title": data.title,
+        "method": data.fitted.method,
+        "has_density": has_density,
+        "diagnosis": data.diagnosis,
+        "tone": _tone(data),
+        "facts": tables.facts(data, has_density=has_density),
+        "scores": tables.scores(data),
+        "agreement": tables.agreement(data, found),
+        "events": data.fitted.info.get("events", []),
+        "curves": sections.curves(data),
+        "settings": data.fitted.settings.as_dict(),
+    }
+
+
+def _body(data: ReportData, found: Findings) -> dict[str, Any]:
+    if data.image_shape is not None:
+        darkroom = Darkroom.of(data.x[plotted_rows(len(data.x))], data.image_shape)
+        return {
+            "kind": "images",
+            "n_clusters": data.fitted.n_clusters,
+            "galleries": sections.galleries(data, found, darkroom),
+            "extremes": sections.extremes(data, found, darkroom),
+        }
+    strangest = tables.strangest(data, found)
+    if data.fitted.n_features == 2:
+        return {"kind": "plane", "pictures": sections.plane_pictures(data, found), "strangest": strangest}
+    return {
+        "kind": "table",
+        "pictures": sections.table_pictures(data, found),
+        "means": tables.cluster_means(data, found),
+        "strangest": strangest,
+    }
+
+
+def _tone(data: ReportData) -> str:
+    if data.diagnosis.healthy:
+        return "good"
+    return "fair" if data.diagnosis.verdict in _MILD else "bad"

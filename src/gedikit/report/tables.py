@@ -1,0 +1,132 @@
+"""The tables of the page, as rows of text ready for the template."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gedikit.report.findings import Findings
+from gedikit.report.inputs import ReportData
+
+_MAX_COLUMNS = 12
+_MAX_CLASSES = 30
+_STRANGEST = 10
+_FEW = 3  # columns that fit into one cell
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    shade: str = ""  # a CSS colour
+
+
+@dataclass(frozen=True)
+class Table:
+    head: list[str]
+    rows: list[list[Cell]]
+    note: str = ""
+
+
+def facts(data: ReportData, *, has_density: bool) -> list[tuple[str, str]]:
+    fitted, info = data.fitted, data.fitted.info
+    versions = ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items())
+    known = [
+        ("rows", f"{len(data.x):,}"),
+        ("features", str(fitted.n_features)),
+        ("clusters", str(fitted.n_clusters)),
+        ("method", fitted.method),
+        ("iterations", _whole(info.get("iterations"))),
+        ("seed", str(info.get("seed", ""))),
+        ("sampler", fitted.settings.sampler if has_density else ""),
+        ("versions", versions),
+    ]
+    return [(name, value) for name, value in known if value]
+
+
+def scores(data: ReportData) -> Table | None:
+    if not data.figures:
+        return None
+    rows = [
+        [
+            Cell(figure.name.upper()),
+            Cell(f"{figure.value:.3f}"),
+            Cell(str(figure.protocol.get("definition", ""))),
+            Cell(str(figure.protocol.get("split", ""))),
+            Cell(_whole(figure.protocol.get("n"))),
+        ]
+        for figure in data.figures
+    ]
+    return Table(["measure", "value", "definition", "split", "n"], rows)
+
+
+def agreement(data: ReportData, found: Findings) -> Table | None:
+    """Rows of each true class in each cluster."""
+    if data.labels is None:
+        return None
+    classes, codes = np.unique(data.labels, return_inverse=True)
+    if len(classes) > _MAX_CLASSES or data.fitted.n_clusters > _MAX_CLASSES:
+        return None
+    counts = np.zeros((data.fitted.n_clusters, len(classes)), dtype=np.int64)
+    np.add.at(counts, (found.clusters, codes.ravel()), 1)
+    largest = max(int(counts.max()), 1)
+    rows = [
+        [Cell(str(k)), *(Cell(_whole(n) if n else "·", _blue(n / largest)) for n in line)]
+        for k, line in enumerate(counts.tolist())
+    ]
+    return Table(["cluster", *(str(c) for c in classes)], rows)
+
+
+def cluster_means(data: ReportData, found: Findings) -> Table:
+    """Mean of each column in each cluster, shaded by how far it lies from the mean of all rows."""
+    x = np.asarray(data.x, dtype=np.float64)
+    used = np.flatnonzero(found.sizes)
+    means = np.stack([x[found.clusters == k].mean(0) for k in used])
+    deviation = x.std(0)
+    away = (means - x.mean(0)) / np.where(deviation > 0, deviation, 1.0)
+    shown = np.arange(x.shape[1])
+    note = ""
+    if len(shown) > _MAX_COLUMNS:
+        shown = np.sort(np.argsort(-np.square(away).mean(0), kind="stable")[:_MAX_COLUMNS])
+        note = f"The {_MAX_COLUMNS} of {x.shape[1]} columns whose means differ most between the clusters."
+    rows = [[Cell("rows"), *(Cell(_whole(int(found.sizes[k]))) for k in used)]]
+    for j in shown:
+        cells = (Cell(f"{mean:.4g}", _diverging(z)) for mean, z in zip(means[:, j], away[:, j], strict=True))
+        rows.append([Cell(data.names[j]), *cells])
+    return Table(["column", *(f"cluster {k}" for k in used)], rows, note)
+
+
+def strangest(data: ReportData, found: Findings) -> Table | None:
+    """The least typical rows, each with the value that is furthest from the mean of its column."""
+    if found.log_density is None or found.outlier_score is None:
+        return None
+    mean, deviation = np.mean(data.x, axis=0), np.std(data.x, axis=0)
+    rows = []
+    for i in found.typical_first[::-1][:_STRANGEST]:
+        row = np.asarray(data.x[i], dtype=np.float64)
+        away = (row - mean) / np.where(deviation > 0, deviation, 1.0)
+        if len(row) <= _FEW:
+            values = ", ".join(f"{name} = {value:.4g}" for name, value in zip(data.names, row, strict=True))
+        else:
+            j = int(np.argmax(np.abs(away)))
+            values = f"{data.names[j]} = {row[j]:.4g} ({away[j]:+.1f} deviations)"
+        numbers = (
+            str(i),
+            str(found.clusters[i]),
+            f"{found.log_density[i]:.2f}",
+            f"{found.outlier_score[i]:.3f}",
+        )
+        rows.append([Cell(text) for text in (*numbers, values)])
+    last = "values" if data.fitted.n_features <= _FEW else "furthest value"
+    return Table(["row (from 0)", "cluster", "log-density", "outlier score", last], rows)
+
+
+def _whole(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _blue(strength: float) -> str:
+    return f"rgba(0, 114, 178, {0.55 * strength:.2f})"
+
+
+def _diverging(deviations: float) -> str:
+    strength = 0.45 * min(abs(deviations) / 1.5, 1.0)
+    return f"rgba(0, 114, 178, {strength:.2f})" if deviations < 0 else f"rgba(230, 159, 0, {strength:.2f})"

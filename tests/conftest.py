@@ -1,0 +1,30 @@
+"""Shared fixtures: one small fitted model, and single-threaded torch (small tensors spin on two threads)."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pytest
+import torch
+
+from gedikit import GEDI
+from gedikit.data.toy import moons
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def moons_xy() -> tuple[np.ndarray, np.ndarray]:
+    return moons(400, 0)
+
+
+@pytest.fixture(scope="session")
+def fitted_moons(moons_xy) -> GEDI:
+    """A short fit that already clusters moons and has a usable density."""
+    return GEDI(2, max_iter=500, random_state=0).fit(moons_xy[0])

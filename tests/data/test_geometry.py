@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KernelDensity
+
+from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
+from gedikit.data.toy import circles, rings
+from gedikit.data.views import NoiseViews, WalkViews
+
+
+def test_bandwidth_is_the_leave_one_out_optimum(generator):
+    x = np.random.default_rng(0).normal(size=(120, 2))
+    h = kernel_bandwidth(torch.tensor(x), generator)
+
+    def leave_one_out(width):
+        return np.mean([
+            KernelDensity(bandwidth=width).fit(np.delete(x, i, 0)).score_samples(x[i : i + 1])[0] for i in range(len(x))
+        ])
+
+    best = leave_one_out(h)
+    assert best >= leave_one_out(0.8 * h)
+    assert best >= leave_one_out(1.25 * h)
+
+
+def test_bandwidth_of_copies_is_positive(generator):
+    assert kernel_bandwidth(torch.ones(10, 3), generator) > 0
+    two_values = torch.tensor([[0.0], [0.0], [1.0], [1.0]])
+    assert kernel_bandwidth(two_values, generator) > 0
+
+
+def test_long_walks_mix_within_a_ring_and_never_leave_it(generator):
+    x, y = rings(1500, 0)
+    walk = neighbour_walk(torch.tensor(x, dtype=torch.float32), 3, generator)
+    rows = torch.arange(1500).repeat(10)
+    ends = walk.step(rows, walk.n_levels - 1, generator)
+    assert (y[rows.numpy()] == y[ends.numpy()]).all()
+    # mixed: the angle reached is nearly independent of the angle started from
+    angle = np.arctan2(x[:, 1], x[:, 0])
+    drift = np.cos(angle[rows.numpy()] - angle[ends.numpy()]).mean()
+    assert abs(drift) < 0.15
+    # while a single step stays near
+    near = walk.step(rows, 0, generator)
+    assert np.linalg.norm(x[rows.numpy()] - x[near.numpy()], axis=1).mean() < 0.3
+
+
+def test_groups_estimate_the_trace_of_the_walk(generator):
+    """Two far blobs: the number of groups falls to 2 and the walk ends there."""
+    rng = np.random.default_rng(0)
+    x = np.r_[rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + 30]
+    walk = neighbour_walk(torch.tensor(x, dtype=torch.float32), 2, generator)
+    assert walk.groups[-1] == pytest.approx(2.0, abs=0.25)
+    assert all(a > b for a, b in zip(walk.groups, walk.groups[1:], strict=False))
+
+
+def test_anchors_stand_in_for_their_neighbours(generator):
+    x, y = circles(2000, 0)
+    walk = neighbour_walk(torch.tensor(x, dtype=torch.float32), 2, generator, max_anchors=500)
+    rows = torch.arange(2000)
+    ends = walk.step(rows, 0, generator)
+    assert (y[rows.numpy()] == y[ends.numpy()]).mean() > 0.995
+    assert len(walk.anchor_rows) == 500
+    assert set(ends.tolist()) <= set(walk.anchor_rows.tolist())
+
+
+def test_walk_views_shorten_over_the_training(generator):
+    x = torch.randn(50, 2, generator=generator)
+    walk = neighbour_walk(x, 1, generator)
+    views = WalkViews(x, walk, 0.0, hold=0.3, end=0.8)
+    top = walk.n_levels - 1
+    assert [views.level(p) for p in (0.0, 0.3, 0.8, 1.0)] == [top, top, 0, 0]
+    assert views.level(0.55) == round(top / 2)
+
+
+def test_noise_views_have_the_asked_deviation(generator):
+    data = torch.zeros(1, 3)
+    x, view = NoiseViews(data, 0.03)(torch.zeros(50_000, dtype=torch.long), 0.0, generator)
+    assert (x == 0).all()
+    assert view.std().item() == pytest.approx(0.03, rel=0.01)
+
+
+def test_tiny_data_still_walks(generator):
+    walk = neighbour_walk(torch.tensor([[0.0], [1.0]]), 2, generator)
+    assert walk.step(torch.tensor([0, 1]), 0, generator).shape == (2,)
+    assert math.isfinite(walk.groups[0])

@@ -1,0 +1,63 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from scipy.stats import energy_distance as energy_distance_1d
+
+from gedikit.errors import DataError, UsageError
+from gedikit.evaluation import best_kde, clustering_accuracy, clustering_figures, energy_distance, grid_log_normaliser
+
+
+def test_accuracy_finds_the_best_naming():
+    y = np.array([0, 0, 1, 1, 2, 2])
+    assert clustering_accuracy(y, np.array([2, 2, 0, 0, 1, 0])) == pytest.approx(5 / 6)
+    assert clustering_accuracy(y, np.zeros(6, int)) == pytest.approx(1 / 3)
+    assert clustering_accuracy(y, np.arange(6)) == pytest.approx(3 / 6)
+
+
+def test_figures_carry_value_and_protocol():
+    y = np.repeat([0, 1], 50)
+    figures = {f.name: f for f in clustering_figures(y, 1 - y, "test")}
+    assert [figures[k].value for k in ("nmi", "ami", "ari", "acc")] == pytest.approx([1, 1, 1, 1])
+    assert figures["nmi"].protocol["n"] == 100
+    assert figures["nmi"].protocol["split"] == "test"
+    with pytest.raises(DataError, match="100 labels do not fit 3 rows"):
+        clustering_figures(y, y[:3], "test")
+
+
+def test_single_cluster_has_no_information():
+    figures = {f.name: f.value for f in clustering_figures(np.arange(6) % 2, np.zeros(6, int), "all")}
+    assert figures["nmi"] == 0.0
+
+
+def test_quadrature_of_a_gaussian():
+    normal = multivariate_normal([0.3, -0.2], [[0.04, 0.01], [0.01, 0.09]])
+    low, high = np.array([-3.0, -3.0]), np.array([3.0, 3.0])
+    assert grid_log_normaliser(lambda x: normal.logpdf(x) + 5, low, high) == pytest.approx(5.0, abs=1e-6)
+    with pytest.raises(UsageError, match="not 3"):
+        grid_log_normaliser(lambda x: x[:, 0], np.zeros(3), np.ones(3))
+
+
+def test_energy_distance_in_one_dimension_agrees_with_scipy():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2000, 1)), rng.normal(0.5, 1, size=(2000, 1))
+    # scipy gives the root of the V-statistic; the pairs of equal points make a difference of order 1/n
+    assert energy_distance(a, b) == pytest.approx(energy_distance_1d(a[:, 0], b[:, 0]) ** 2, abs=5e-3)
+
+
+def test_energy_distance_of_one_law_is_zero_on_average():
+    rng = np.random.default_rng(1)
+    values = [energy_distance(rng.normal(size=(200, 2)), rng.normal(size=(200, 2))) for _ in range(30)]
+    assert abs(np.mean(values)) < 3e-3
+
+
+def test_best_kde_is_best_on_the_test_data():
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(size=(500, 2)), rng.normal(size=(500, 2))
+    kde, value = best_kde(train, test)
+    entropy = math.log(2 * math.pi * math.e)
+    assert -entropy - 0.1 < value < -entropy + 0.1
+    for factor in (0.7, 1.4):
+        other = type(kde)(bandwidth=kde.bandwidth * factor).fit(train)
+        assert other.score_samples(test).mean() <= value

@@ -1,0 +1,249 @@
+"""The page: self-contained, complete for each kind of data, and safe with any name."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from markupsafe import escape
+from sklearn.datasets import load_digits, load_iris, make_moons
+
+from gedikit.diagnosis import Diagnosis
+from gedikit.estimator import GEDI
+from gedikit.evaluation import clustering_figures
+from gedikit.report import ReportData, plots, render
+from gedikit.report.findings import find, plotted_rows
+from gedikit.report.mosaics import Darkroom
+from gedikit.report.plane import Plane
+from gedikit.report.style import png_uri
+
+CURVES = 6  # invariance, prior, generative, mutual information, energy gap, and one sign of the sampler
+
+
+def report_data(x, y=None, n_clusters=2, *, image_shape=None, columns=None, title="a title", **params):
+    model = GEDI(n_clusters, max_iter=50, random_state=0, device="cpu", **params).fit(x)
+    figures = [] if y is None else clustering_figures(y, model.labels_, "all rows")
+    optima = model.fitted_.info["optima"]
+    args = (
+        title,
+        model.fitted_,
+        x,
+        y,
+        image_shape,
+        model.history_,
+        optima,
+        model.diagnose(),
+        figures,
+        columns,
+    )
+    return ReportData(*args)
+
+
+@pytest.fixture(scope="module")
+def moons():
+    x, y = make_moons(200, noise=0.05, random_state=0)
+    return report_data(x, y)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    x, y = load_digits(return_X_y=True)
+    return report_data(x[:300], y[:300], 10, image_shape=(8, 8), options={"negatives": 32, "buffer": 200})
+
+
+@pytest.fixture(scope="module")
+def iris():
+    bunch = load_iris()
+    columns = ("<b>sepal</b> & $x", "sepal width", "$\\petal", "petal width")
+    return report_data(bunch.data, bunch.target_names[bunch.target], 3, columns=columns, title="<i>iris</i>")
+
+
+@pytest.fixture(scope="module")
+def without_density():
+    x, _ = make_moons(200, noise=0.05, random_state=0)
+    return report_data(x, method="gedi-no-gen")
+
+
+_PAGES: dict[int, str] = {}
+
+
+def page(data):
+    """Rendered once for all tests of one module-wide fixture."""
+    if id(data) not in _PAGES:
+        _PAGES[id(data)] = render(data)
+    return _PAGES[id(data)]
+
+
+def n_images(html):
+    return html.count("<img ")
+
+
+@pytest.mark.parametrize("name", ["moons", "digits", "iris", "without_density"])
+def test_nothing_points_outside_the_file(name, request):
+    html = page(request.getfixturevalue(name))
+    references = re.findall(r'(?:src|href)\s*=\s*["\']?([^"\'> ]+)', html) + re.findall(
+        r"url\(([^)]*)\)", html
+    )
+    assert references
+    assert all(reference.startswith("data:") for reference in references)
+    assert "@import" not in html and "<script" not in html
+
+
+def test_the_same_model_gives_the_same_page(moons):
+    assert render(moons) == page(moons)
+
+
+def test_plane_page_shows_clusters_density_and_strangest_rows(moons):
+    html = page(moons)
+    assert n_images(html) == CURVES + 2
+    assert "Density and generated samples" in html
+    log_density = moons.fitted.log_density(moons.x) - moons.fitted.log_normaliser
+    strangest = int(log_density.argmin())
+    row = f"<tr><td>{strangest}</td><td>{moons.fitted.labels(moons.x)[strangest]}</td>"
+    assert f"{row}<td>{log_density.min():.2f}</td><td>1.000</td>" in html
+
+
+def test_image_page_has_a_gallery_and_samples_for_each_cluster(digits):
+    html = page(digits)
+    used = len(np.unique(digits.fitted.labels(digits.x)))
+    assert html.count("Images closest to cluster") == used
+    assert html.count("Generated images of cluster") == 10
+    assert n_images(html) == CURVES + used + 10 + 2
+    assert "image-rendering: pixelated" in html
+
+
+def test_table_page_shows_projection_sizes_density_and_means(iris):
+    html = page(iris)
+    assert n_images(html) == CURVES + 3
+    clusters = iris.fitted.labels(iris.x)
+    means = [f"{iris.x[clusters == k, 1].mean():.4g}" for k in np.unique(clusters)]
+    line = re.search(r"<tr><td>sepal width</td>(.*?)</tr>", html).group(1)
+    assert re.findall(r">([^<]+)</td>", line) == means
+
+
+def test_names_are_escaped(iris):
+    html = page(iris)
+    assert "<b>sepal" not in html and "<i>iris" not in html
+    assert "&lt;b&gt;sepal&lt;/b&gt; &amp; $x" in html and "&lt;i&gt;iris&lt;/i&gt;" in html
+
+
+def test_column_names_are_no_formulas_in_figures(moons):
+    columns = ("price in $ or $\\alpha", "$\\bad{")
+    figure = Plane(moons.fitted, columns).clusters(moons.x, np.zeros(len(moons.x), dtype=int))
+    assert png_uri(figure).startswith("data:image/png;base64,")
+    assert figure.axes[0].get_xlabel() == columns[0]
+
+
+def test_verdict_figures_and_events_are_told(moons):
+    moons.fitted.info["events"] = ["iteration 25: went <back>"]
+    html = render(dataclasses.replace(moons, history=[]))
+    moons.fitted.info["events"] = []
+    assert f'<span class="badge">{moons.diagnosis.verdict}</span>' in html
+    assert str(escape(moons.diagnosis.advice)) in html
+    for figure in moons.figures:
+        assert f"<td>{figure.name.upper()}</td><td>{figure.value:.3f}</td>" in html
+        assert figure.protocol["definition"] in html
+    assert "went &lt;back&gt;" in html
+
+
+@pytest.mark.parametrize(
+    ("verdict", "tone"), [("healthy", "good"), ("unused clusters", "fair"), ("cluster collapse", "bad")]
+)
+def test_the_badge_has_the_colour_of_the_verdict(without_density, verdict, tone):
+    diagnosis = Diagnosis(verdict, "why", "what to do", {})
+    assert f'<div class="verdict {tone}">' in render(
+        dataclasses.replace(without_density, diagnosis=diagnosis, history=[])
+    )
+
+
+def test_a_method_without_density_leaves_out_what_needs_one(without_density):
+    html = page(without_density)
+    assert "learns clusters without a density" in html
+    assert "Density and generated samples" not in html and 'id="typicality"' not in html
+    # invariance, prior, mutual information, and the clusters
+    assert n_images(html) == 4
+
+
+def test_images_of_a_method_without_density_have_no_samples():
+    x, _ = load_digits(return_X_y=True)
+    html = render(report_data(x[:200], None, 3, image_shape=(8, 8), method="gedi-no-gen"))
+    assert "Images closest to cluster" in html
+    assert "Generated" not in html and "Least typical" not in html
+
+
+def test_contingency_counts_every_row_once(iris):
+    html = page(iris)
+    table = html.split('class="counts"')[1].split("</table>")[0]
+    assert "setosa" in table
+    counts = [re.findall(r">(\d+)</td>", line)[1:] for line in table.split("<tbody>")[1].split("</tr>")]
+    assert sum(int(n) for line in counts for n in line) == len(iris.x)
+
+
+@pytest.mark.parametrize("n_features", [1, 3])
+def test_odd_shapes_and_no_history(n_features):
+    x = np.random.default_rng(0).normal(size=(60, n_features))
+    data = report_data(x, n_clusters=1)
+    html = render(dataclasses.replace(data, history=[]))
+    assert "No history of the training" in html
+    assert n_images(html) == 3
+
+
+def test_the_dashed_line_lies_at_the_optimum():
+    history = [{"iteration": i, "prior": 1 / i, "energy_gap": float("nan")} for i in (1, 2, 3)]
+    axes = plots.loss_panel(history, "prior", 0.693).axes[0]
+    curve, dashed = axes.get_lines()
+    assert dashed.get_linestyle() == "--" and list(dashed.get_ydata()) == [0.693, 0.693]
+    assert list(curve.get_xdata()) == [1, 2, 3] and curve.get_ydata()[1] == 0.5
+    assert "best 0.693" in [text.get_text() for text in axes.texts]
+    low, high = axes.get_ylim()
+    assert low < 1 / 3 and high > 1
+    assert len(plots.loss_panel(history, "prior", None).axes[0].get_lines()) == 1
+    assert plots.loss_panel(history, "energy_gap", 0.0).axes[0].get_ylim()[0] <= 0
+
+
+def test_a_curve_may_start_late():
+    history = [{"iteration": 1}, {"iteration": 2, "invariance": 4.0}]
+    assert list(plots.loss_panel(history, "invariance", 0).axes[0].get_lines()[0].get_xdata()) == [2]
+
+
+def test_the_density_map_covers_the_domain_and_integrates_to_one(moons):
+    plane = Plane(moons.fitted, moons.names)
+    low = moons.fitted.scaler.inverse(moons.fitted.box.low.numpy())
+    np.testing.assert_allclose([plane.xs[0], plane.ys[0]], low)
+    cell = (plane.xs[1] - plane.xs[0]) * (plane.ys[1] - plane.ys[0])
+    assert np.exp(plane.log_density).sum() * cell == pytest.approx(1, abs=0.1)
+
+
+def test_the_grid_has_x_across_and_y_upwards(moons):
+    plane = Plane(moons.fitted, moons.names)
+    point = np.array([[plane.xs[200], plane.ys[30]]])
+    expected = moons.fitted.log_density(point) - moons.fitted.log_normaliser
+    assert plane.log_density[30, 200] == pytest.approx(expected[0], abs=1e-4)
+
+
+def test_nearest_members_are_sorted_by_their_logit(digits):
+    found = find(digits.fitted, digits.x)
+    cluster = int(found.sizes.argmax())
+    nearest = found.nearest(cluster, 5)
+    logits = digits.fitted.network.logits(digits.fitted.to_scaled(digits.x)).detach().numpy()
+    members = np.flatnonzero(logits.argmax(1) == cluster)
+    np.testing.assert_array_equal(nearest, members[np.argsort(-logits[members, cluster])][:5])
+
+
+def test_a_mosaic_keeps_each_image_whole():
+    import base64
+    from io import BytesIO
+
+    from matplotlib.image import imread
+
+    rows = np.array([[0.0, 0, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0]])
+    made = Darkroom.of(rows, (2, 3)).mosaic(rows, 2)
+    dark = imread(BytesIO(base64.b64decode(made.uri.split(",")[1])))[..., 0] < 0.5
+    assert dark.shape == (5, 7) and made.width % 7 == 0
+    assert {tuple(at) for at in np.argwhere(dark)} == {(1, 2), (0, 6), (3, 0)}
+
+
+def test_plots_show_a_bounded_number_of_distinct_rows():
+    rows = plotted_rows(20_000)
+    assert len(np.unique(rows)) == 5000 and rows.max() < 20_000
+    np.testing.assert_array_equal(plotted_rows(7), np.arange(7))

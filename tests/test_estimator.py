@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.metrics import normalized_mutual_info_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gedikit import GEDI
+from gedikit.data.toy import moons
+from gedikit.errors import DataError, StorageError, UsageError
+from gedikit.evaluation import grid_log_normaliser
+
+
+@parametrize_with_checks([GEDI(n_clusters=3, max_iter=150, batch_size=64, options={"bank": 2000, "negatives": 64})])
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+def test_clusters_moons_that_k_means_cannot(fitted_moons):
+    x, y = moons(500, 99)
+    assert normalized_mutual_info_score(y, fitted_moons.predict(x)) > 0.95
+    np.testing.assert_allclose(fitted_moons.predict_proba(x).sum(1), 1, atol=1e-6)
+    assert (fitted_moons.predict_proba(x).argmax(1) == fitted_moons.predict(x)).all()
+
+
+def test_log_normaliser_makes_a_density_of_it(fitted_moons):
+    """exp(score_samples − log_normaliser_) integrates to one over the domain, by quadrature."""
+    f = fitted_moons.fitted_
+    low, high = (f.scaler.inverse(v.numpy()[None])[0] for v in (f.box.low, f.box.high))
+    exact = grid_log_normaliser(fitted_moons.score_samples, low, high)
+    assert fitted_moons.log_normaliser_ == pytest.approx(exact, abs=0.05)
+
+
+def test_outliers_score_lower_than_data_however_far(fitted_moons, moons_xy):
+    data = fitted_moons.score_samples(moons_xy[0])
+    far = np.array([[0.5, 0.25], [3.0, 3.0], [50.0, 0.0], [1e4, -1e4]])
+    scores = fitted_moons.score_samples(far)
+    assert scores.max() < np.quantile(data, 0.02)
+    assert scores[1] > scores[2] > scores[3], "stranger the farther"
+    assert fitted_moons.outlier_score(far).min() > 0.97
+    assert np.median(fitted_moons.outlier_score(moons_xy[0])) == pytest.approx(0.5, abs=0.02)
+
+
+def test_samples_look_like_data_and_carry_their_cluster(fitted_moons, moons_xy):
+    x, y = fitted_moons.sample(300, random_state=0)
+    assert x.shape == (300, 2)
+    assert (fitted_moons.predict(x) == y).all()
+    assert np.mean(fitted_moons.outlier_score(x) < 0.99) > 0.9
+    assert 0.3 < fitted_moons.sample_info_["acceptance"] < 0.9
+    for cluster in (0, 1):
+        _, y = fitted_moons.sample(100, cluster=cluster, random_state=0)
+        assert (y == cluster).mean() > 0.98
+
+
+def test_samples_from_noise_find_the_data(fitted_moons):
+    x, _ = fitted_moons.sample(300, start="noise", random_state=0)
+    assert np.mean(fitted_moons.outlier_score(x) < 0.999) > 0.85
+
+
+def test_same_seed_same_model_and_another_seed_another(moons_xy):
+    fit = lambda seed: GEDI(2, max_iter=30, random_state=seed).fit(moons_xy[0]).score_samples(moons_xy[0])  # noqa: E731
+    assert np.array_equal(fit(1), fit(1))
+    assert not np.array_equal(fit(1), fit(2))
+
+
+def test_units_do_not_matter(moons_xy):
+    x = moons_xy[0]
+    plain = GEDI(2, max_iter=150, random_state=0).fit(x)
+    moved = GEDI(2, max_iter=150, random_state=0).fit(100 * x + 1e3)
+    assert (plain.labels_ == moved.labels_).mean() > 0.99
+    assert plain.score(x) - moved.score(100 * x + 1e3) == pytest.approx(2 * np.log(100), abs=0.05)
+
+
+def test_a_given_prior_is_followed():
+    x, _ = make_blobs([300, 100], centers=[[-4, 0], [4, 0]], random_state=0)
+    model = GEDI(2, prior=[0.75, 0.25], max_iter=400, random_state=0).fit(x)
+    assert np.sort(np.bincount(model.labels_)).tolist() == [100, 300]
+    assert np.bincount(model.labels_)[0] == 300, "the first cluster is the frequent one"
+
+
+def test_save_and_load_change_nothing(fitted_moons, moons_xy, tmp_path):
+    x = moons_xy[0]
+    fitted_moons.save(tmp_path / "model.safetensors")
+    loaded = GEDI.load(tmp_path / "model.safetensors")
+    assert np.array_equal(loaded.score_samples(x), fitted_moons.score_samples(x))
+    assert np.array_equal(loaded.predict_proba(x), fitted_moons.predict_proba(x))
+    assert np.array_equal(loaded.sample(20, random_state=3)[0], fitted_moons.sample(20, random_state=3)[0])
+    assert loaded.history_ == fitted_moons.history_
+    assert loaded.diagnose().numbers == fitted_moons.diagnose().numbers
+    again = clone(loaded).fit(x)
+    assert np.array_equal(again.score_samples(x), fitted_moons.score_samples(x)), "parameters survive as well"
+
+
+def test_damaged_files_are_named(fitted_moons, tmp_path):
+    path = tmp_path / "model.safetensors"
+    fitted_moons.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StorageError, match=r"model\.safetensors is damaged"):
+        GEDI.load(path)
+    with pytest.raises(StorageError, match="there is no model"):
+        GEDI.load(tmp_path / "nothing")
+
+
+def test_works_in_a_pipeline_and_a_grid_search(moons_xy):
+    x = moons_xy[0]
+    labels = make_pipeline(StandardScaler(), GEDI(2, max_iter=200, random_state=0)).fit_predict(x)
+    assert normalized_mutual_info_score(moons_xy[1], labels) > 0.9
+    search = GridSearchCV(GEDI(2, random_state=0), {"max_iter": [1, 200]}, cv=2).fit(x)
+    assert search.best_params_ == {"max_iter": 200}, "score is a held-out log-likelihood"
+
+
+def test_transform_gives_features(fitted_moons, moons_xy):
+    assert fitted_moons.transform(moons_xy[0]).shape == (400, 64)
+    assert len(fitted_moons.get_feature_names_out()) == 64
+
+
+def test_history_is_bounded_and_ends_with_the_last_iteration(moons_xy):
+    model = GEDI(2, max_iter=40, options={"log_every": 1}, random_state=0).fit(moons_xy[0])
+    assert [row["iteration"] for row in model.history_] == list(range(1, 41))
+    assert model.n_iter_ == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "word"),
+    [
+        ({"method": "gdi"}, UsageError, "'gdi'"),
+        ({"options": {"invarance": 1}}, UsageError, "'invarance'"),
+        ({"options": {"sampler": "hmc"}}, UsageError, "'hmc'"),
+        ({"max_iter": 0}, UsageError, "iterations must be positive"),
+        ({"n_clusters": 0}, UsageError, "n_clusters must be at least 1"),
+        ({"n_clusters": 500}, DataError, "n_samples=400 should be >= n_clusters=500"),
+        ({"prior": [0.5, 0.6]}, UsageError, "sum to 1"),
+        ({"prior": [0.2, 0.3, 0.5]}, UsageError, "each of 2 clusters"),
+        ({"device": "cuda:77"}, UsageError, "'cuda:77'"),
+    ],
+)
+def test_wrong_parameters_are_named(change, error, word, moons_xy):
+    with pytest.raises(error, match=word):
+        GEDI(**{"n_clusters": 2, **change}).fit(moons_xy[0])
+
+
+def test_wrong_data_is_named(fitted_moons):
+    with pytest.raises(ValueError, match="NaN"):
+        GEDI(2).fit([[0.0, np.nan], [1.0, 2.0]])
+    with pytest.raises(ValueError, match="1 sample"):
+        GEDI(1).fit([[0.0, 1.0]])
+    with pytest.raises(DataError, match="all rows are the same"):
+        GEDI(2).fit(np.ones((10, 3)))
+    with pytest.raises(ValueError, match="X has 3 features, but GEDI is expecting 2"):
+        fitted_moons.predict(np.ones((2, 3)))
+    with pytest.raises(UsageError, match="cluster must lie between 0 and 1"):
+        fitted_moons.sample(3, cluster=2)
+
+
+def test_a_constant_column_does_no_harm(moons_xy):
+    x = np.c_[moons_xy[0], np.full(400, 7.0)]
+    model = GEDI(2, max_iter=300, random_state=0).fit(x)
+    assert normalized_mutual_info_score(moons_xy[1], model.labels_) > 0.9
+    assert np.isfinite(model.score_samples(x)).all()

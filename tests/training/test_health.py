@@ -1,0 +1,86 @@
+import math
+
+import pytest
+import torch
+
+from gedikit import GEDI
+from gedikit.data.toy import moons
+from gedikit.errors import DivergenceError
+from gedikit.fitted import build_model
+from gedikit.methods import get_method
+from gedikit.training import Observer
+from gedikit.training.health import HealthMonitor
+from gedikit.training.state import TrainState
+
+GOOD = {"largest_log_density": 10.0, "gradient_norm": 1.0, "energy_gap": 0.5, "acceptance": 0.6}
+
+
+@pytest.fixture
+def state() -> TrainState:
+    settings = get_method("gedi").settings()
+    generator = torch.Generator().manual_seed(0)
+    return TrainState.new(build_model(settings, 2, 2, 0.1, generator), None, 0.1, generator, settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"prior": math.nan}, "prior is nan"),
+        ({"energy_gap": 1e6}, "energy gap"),
+        ({"largest_log_density": 1e7}, "log-density"),
+        ({"gradient_norm": 1e9}, "gradient norm"),
+    ],
+)
+def test_each_sign_of_divergence_is_noticed_and_named(change, word):
+    monitor = HealthMonitor(2, 3)
+    assert monitor.complaint(GOOD) is None
+    assert word in monitor.complaint({**GOOD, **change})
+
+
+def test_chains_that_never_move_are_noticed_after_a_while():
+    monitor = HealthMonitor(2, 3)
+    answers = [monitor.complaint({**GOOD, "acceptance": 0.0}) for _ in range(20)]
+    assert answers[:-1] == [None] * 19
+    assert "accepted" in answers[-1]
+
+
+def test_rolling_back_restores_weights_and_halves_the_rate(state):
+    monitor = HealthMonitor(2, 2)
+    monitor.remember(state)
+    before = state.network.centers.detach().clone()
+    with torch.no_grad():
+        state.network.centers.add_(1.0)
+    state.iteration = 70
+    noise = state.generator.get_state()
+    event = monitor.roll_back(state, "it broke")
+    assert torch.equal(state.network.centers, before)
+    assert (state.iteration, state.rate_scale, state.rollbacks) == (0, 0.5, 1)
+    assert torch.equal(state.generator.get_state(), noise), "other noise than the one that led here"
+    assert "it broke" in event
+    assert "iteration 70" in event
+    monitor.roll_back(state, "again")
+    with pytest.raises(DivergenceError, match="2 returns to an earlier state"):
+        monitor.roll_back(state, "and again")
+
+
+def test_the_recipe_as_printed_diverges_and_says_so():
+    """FINDINGS: L_GEN of the paper's toy recipe runs away; it must end in an error, not in a model."""
+    told = []
+
+    class Listener(Observer):
+        def event(self, text: str) -> None:
+            told.append(text)
+
+    model = GEDI(2, method="gedi-as-printed", max_iter=20_000, random_state=0)
+    with pytest.raises(DivergenceError, match="training diverged at iteration"):
+        model.fit_observed(moons(1000, 0)[0], Listener())
+    assert len(told) == 4
+    assert all("went back to iteration" in text for text in told)
+
+
+def test_a_rate_that_is_too_large_is_survived():
+    """A learning rate that breaks training is halved until it does not."""
+    x, _ = moons(300, 0)
+    model = GEDI(2, max_iter=400, learning_rate=1.0, options={"max_rollbacks": 12, "log_every": 5}, random_state=0)
+    model.fit(x)
+    assert all(math.isfinite(v) for row in model.history_ for v in row.values())

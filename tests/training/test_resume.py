@@ -1,0 +1,66 @@
+"""k steps, SIGKILL, resume: the rest must be bit for bit what it would have been."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gedikit.storage import read_tensors
+
+SETTINGS = ["--set", "checkpoint_every=50", "--set", "log_every=10"]
+ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def command(out: Path, *extra: str) -> list[str]:
+    return [sys.executable, "-c", "from gedikit.cli import main; main()", "fit", *extra, "--out", str(out)]
+
+
+def model(run: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(run / "model.safetensors", "model")[0]
+
+
+def wait_for(path: Path, pattern: str, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 120
+    while not list(path.glob(pattern)):
+        assert process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("sampler", ["importance", "mala"])
+def test_killed_and_resumed_equals_uninterrupted(tmp_path, sampler):
+    ask = ["moons", "--iters", "300", "--set", f"sampler={sampler}", "--set", "negatives=100", *SETTINGS]
+    subprocess.run(command(tmp_path / "whole", *ask), check=True, env=ENV, capture_output=True)
+    process = subprocess.Popen(command(tmp_path / "cut", *ask), env=ENV, stderr=subprocess.PIPE)
+    wait_for(tmp_path / "cut" / "checkpoints", "step-000000100.safetensors", process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    done = subprocess.run(command(tmp_path / "cut", "--resume"), env=ENV, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "going on at iteration" in done.stderr
+    whole, cut = model(tmp_path / "whole"), model(tmp_path / "cut")
+    assert whole.keys() == cut.keys()
+    for name, tensor in whole.items():
+        assert torch.equal(tensor, cut[name]), name
+    assert (tmp_path / "whole" / "metrics.jsonl").read_text() == (tmp_path / "cut" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_a_checkpoint_and_a_clear_word(tmp_path, number):
+    ask = ["moons", "--iters", "100000", *SETTINGS]
+    process = subprocess.Popen(command(tmp_path / "run", *ask), env=ENV, stderr=subprocess.PIPE)
+    wait_for(tmp_path / "run" / "checkpoints", "step-*.safetensors", process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+    assert b"--resume" in errors
+    newest = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))[-1]
+    _, meta = read_tensors(newest, "checkpoint")
+    assert f"stopped at iteration {meta['iteration']} ".encode() in errors
