@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from gedikit.version import __version__
+
 if TYPE_CHECKING:
     from gedikit.estimator import GEDI as GEDI
 
-__version__ = "0.1.0"
 __all__ = ["GEDI", "__version__"]
 
 

@@ -85,14 +85,15 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
     log_prior = torch.from_numpy(np.log(fitted.prior)).to(z.device)
     with torch.inference_mode():
         logits, view = fitted.network.logits(z).double(), fitted.network.logits(z + noise).double()
-        p = torch.softmax(logits, -1)
+        log_p, view_log_p = logits.log_softmax(-1), view.log_softmax(-1)
+        p = log_p.exp()
         density = torch.logsumexp(logits, -1)
         numbers = {
-            "invariance": float(objectives.invariance(logits, view)),
+            "invariance": float(objectives.invariance(log_p, view_log_p)),
             "invariance_optimum": objectives.invariance_optimum(),
-            "prior": float(objectives.prior(logits, log_prior)),
+            "prior": float(objectives.prior(log_p, log_prior)),
             "prior_optimum": objectives.prior_optimum(log_prior),
-            "mutual_information": float(objectives.mutual_information(logits)),
+            "mutual_information": float(objectives.mutual_information(log_p)),
             "confidence": float(p.amax(-1).mean()),
             "largest_cluster": float(p.mean(0).amax()),
             "least_used_cluster": float((p.mean(0) / log_prior.exp()).amin()),

@@ -92,11 +92,11 @@ class FittedModel:
 
     def evaluate(self, x: NDArray[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         """(logits, log-density), block by block."""
-        with torch.inference_mode():
-            for n, z in self.blocks(x):
+        for n, z in self.blocks(x):
+            with torch.inference_mode():
                 logits = self.network.logits(z)
                 density = self._confined(torch.logsumexp(logits, dim=-1), z)
-                yield logits[:n], density[:n]
+            yield logits[:n], density[:n]
 
     def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""
@@ -179,11 +179,7 @@ class FittedModel:
         if start == "noise":
             z = self.box.uniform(n, generator)
         else:
-            weights = torch.ones(len(self.buffer), device=self.device)
-            if cluster is not None:
-                with torch.inference_mode():
-                    weights = self.network.posterior(self.buffer)[:, cluster].clamp(min=1e-12)
-            z = self.buffer[torch.multinomial(weights, n, replacement=True, generator=generator)]
+            z = self.buffer[self._chosen(n, cluster, generator)]
         if self.settings.sampler == "sgld":
             return run_sgld(
                 log_density,
@@ -198,6 +194,18 @@ class FittedModel:
         return run_mala(
             log_density, z, steps=steps, step_size=self.step_size, box=self.box, generator=generator
         )
+
+    def _chosen(self, n: int, cluster: int | None, generator: torch.Generator) -> Tensor:
+        """Rows of the buffer to start from, each once before any twice; by p(y|x) for a cluster."""
+        if cluster is None:
+            rounds = -(-n // len(self.buffer))
+            order = [
+                torch.randperm(len(self.buffer), generator=generator, device=self.device) for _ in range(rounds)
+            ]
+            return torch.cat(order)[:n]
+        with torch.inference_mode():
+            weights = self.network.posterior(self.buffer)[:, cluster].clamp(min=1e-12)
+        return torch.multinomial(weights, n, replacement=True, generator=generator)
 
     def save(self, path: Path) -> None:
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}

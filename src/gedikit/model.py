@@ -38,7 +38,7 @@ class EnergyClassifier(nn.Module):
     def logits(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n c"]:
         """U^T g(x)/τ, one column a cluster."""
         z: Tensor = self.projector(self.encoder(x))
-        return z @ self.centers / self.temperature
+        return z @ (self.centers / self.temperature)
 
     forward = logits
 

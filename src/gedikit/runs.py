@@ -9,13 +9,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from gedikit import __version__
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.storage import FORMAT, read_tensors, write_tensors, write_text
 from gedikit.training import Observer
 from gedikit.training.fit import Checkpoint
 from gedikit.training.loop import History
 from gedikit.training.state import TrainState
+from gedikit.version import __version__
 
 _KEPT_CHECKPOINTS = 2
 

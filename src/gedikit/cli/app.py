@@ -23,7 +23,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from gedikit import __version__
+        from gedikit.version import __version__
 
         typer.echo(f"gedikit {__version__}")
         raise typer.Exit

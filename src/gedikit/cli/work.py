@@ -22,7 +22,7 @@ from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
 from gedikit.progress import ProgressLine
 from gedikit.report import ReportData, render
-from gedikit.report.plots import samples_png
+from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.settings import parse_assignments
 from gedikit.storage import write_atomically, write_text

@@ -7,13 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "silu": nn.SiLU,
-    "gelu": nn.GELU,
-    "softplus": nn.Softplus,
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-}
+from gedikit.networks.perceptron import Perceptron
 
 
 class FourierFeatures(nn.Module):
@@ -36,21 +30,28 @@ class FourierFeatures(nn.Module):
         return torch.cat([x, u.sin(), u.cos()], dim=-1)
 
 
-class MLP(nn.Sequential):
-    """Linear layers with an activation between them, none after the last.
+class MLP(nn.Module):
+    """Linear layers with an activation between them and, with `active_end`, after the last.
 
     Xavier-uniform weights with gain √2 and zero biases; with PyTorch's own initialisation the logits
     hardly depend on x and the posterior may never leave the constant.
     """
 
-    def __init__(self, sizes: Sequence[int], activation: str, generator: torch.Generator):
-        layers: list[nn.Module] = []
-        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
-            linear = nn.Linear(n_in, n_out)
-            nn.init.xavier_uniform_(linear.weight, gain=math.sqrt(2), generator=generator)
-            nn.init.zeros_(linear.bias)
-            layers += [linear, ACTIVATIONS[activation]()]
-        super().__init__(*layers[:-1])
+    def __init__(
+        self, sizes: Sequence[int], activation: str, generator: torch.Generator, *, active_end: bool = False
+    ):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.activation, self.active_end = activation, active_end
+        for layer in self.layers:
+            assert isinstance(layer, nn.Linear)
+            nn.init.xavier_uniform_(layer.weight, gain=math.sqrt(2), generator=generator)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n o"]:
+        parameters = [p for layer in self.layers for p in (layer.weight, layer.bias)]
+        out: Tensor = Perceptron.apply(x, self.activation, self.active_end, *parameters)
+        return out
 
 
 def default_encoder(
@@ -69,10 +70,10 @@ def default_encoder(
     if n_frequencies:
         fourier = FourierFeatures(n_features, n_frequencies, frequency_scale, generator)
         stem, width = [fourier], fourier.n_outputs
-    body = MLP([width, *hidden, n_outputs], activation, generator)
-    with torch.no_grad():  # spread the first layer's kinks over the data instead of through the origin
-        body[0].bias.uniform_(-1, 1, generator=generator)  # type: ignore[union-attr, operator]
-    return nn.Sequential(*stem, *body, ACTIVATIONS[activation]())
+    body = MLP([width, *hidden, n_outputs], activation, generator, active_end=True)
+    # spread the first layer's kinks over the data instead of through the origin
+    nn.init.uniform_(body.layers[0].bias, -1, 1, generator=generator)  # type: ignore[arg-type]
+    return nn.Sequential(*stem, body)
 
 
 def paper_encoder(n_features: int, generator: torch.Generator) -> nn.Module:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
@@ -39,16 +40,10 @@ def models_density(fitted: FittedModel) -> bool:
 
 
 def find(fitted: FittedModel, x: NDArray[Any]) -> Findings:
-    clusters = np.empty(len(x), dtype=np.int64)
-    membership, density = np.empty(len(x)), np.empty(len(x))
     has_density = models_density(fitted)
-    for rows, logits, log_density in fitted.evaluate(x):
-        best = logits.double().topk(min(2, fitted.n_clusters), dim=-1)
-        # without a density the logits have no common level: only their differences mean something
-        own = best.values[:, 0] if has_density else best.values[:, 0] - best.values[:, -1]
-        clusters[rows] = logits.argmax(-1).cpu().numpy()
-        membership[rows] = own.cpu().numpy()
-        density[rows] = log_density.cpu().numpy()
+    parts = [_of_block(logits, log_density, has_density) for logits, log_density in fitted.evaluate(x)]
+    labels, membership, density = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    clusters = labels.astype(np.int64)
     return Findings(
         clusters=clusters,
         membership=membership,
@@ -56,6 +51,13 @@ def find(fitted: FittedModel, x: NDArray[Any]) -> Findings:
         outlier_score=fitted.outlier_score(density) if has_density else None,
         sizes=np.bincount(clusters, minlength=fitted.n_clusters),
     )
+
+
+def _of_block(logits: Tensor, log_density: Tensor, has_density: bool) -> tuple[NDArray[Any], ...]:
+    best = logits.double().topk(min(2, logits.shape[-1]), dim=-1).values
+    # without a density the logits have no common level: only their differences mean something
+    membership = best[:, 0] if has_density else best[:, 0] - best[:, -1]
+    return tuple(part.cpu().numpy() for part in (logits.argmax(-1), membership, log_density.double()))
 
 
 def plotted_rows(n: int) -> NDArray[np.int64]:
@@ -72,5 +74,5 @@ def logits_on_grid(
     low, high = (fitted.scaler.inverse(corner.cpu().numpy()) for corner in (fitted.box.low, fitted.box.high))
     xs, ys = (np.linspace(low[i], high[i], n) for i in (0, 1))
     points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
-    logits = torch.cat([block.double().cpu() for _, block, _ in fitted.evaluate(points)])
+    logits = torch.cat([block.double().cpu() for block, _ in fitted.evaluate(points)])
     return xs, ys, logits.numpy().reshape(n, n, fitted.n_clusters)

@@ -35,7 +35,8 @@ class Darkroom:
         mostly_background_low = float(np.median(x)) < (low + high) / 2
         return cls(shape, low, high if high > low else low + 1, "gray_r" if mostly_background_low else "gray")
 
-    def mosaic(self, rows: NDArray[Any], columns: int) -> Mosaic:
+    def canvas(self, rows: NDArray[Any], columns: int) -> NDArray[np.float64]:
+        """The images side by side, 0 to 1."""
         height, width = self.shape
         lines = max(1, -(-len(rows) // columns))
         grey = np.clip((np.asarray(rows, dtype=np.float64) - self.low) / (self.high - self.low), 0, 1)
@@ -44,7 +45,22 @@ class Darkroom:
         for i, image in enumerate(grey.reshape(-1, height, width)):
             top, left = (i // columns) * (height + _GAP), (i % columns) * (width + _GAP)
             canvas[top : top + height, left : left + width] = image
+        return canvas
+
+    def mosaic(self, rows: NDArray[Any], columns: int) -> Mosaic:
+        canvas = self.canvas(rows, columns)
+        return Mosaic(data_uri(self.png(canvas)), self._zoom * canvas.shape[1])
+
+    def picture(self, rows: NDArray[Any], columns: int) -> bytes:
+        """A PNG large enough to be looked at by itself."""
+        canvas = self.canvas(rows, columns)
+        return self.png(canvas.repeat(self._zoom, 0).repeat(self._zoom, 1))
+
+    def png(self, canvas: NDArray[np.float64]) -> bytes:
         buffer = BytesIO()
         imsave(buffer, canvas, vmin=0, vmax=1, cmap=self.cmap, format="png")
-        zoom = max(1, round(_TILE / width))
-        return Mosaic(data_uri(buffer.getvalue()), zoom * canvas.shape[1])
+        return buffer.getvalue()
+
+    @property
+    def _zoom(self) -> int:
+        return max(1, round(_TILE / self.shape[1]))

@@ -49,9 +49,13 @@ def label_axes(ax: Axes, names: Sequence[str]) -> None:
 
 
 def png_uri(figure: Figure) -> str:
+    return data_uri(png(figure))
+
+
+def png(figure: Figure) -> bytes:
     buffer = BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
-    return data_uri(buffer.getvalue())
+    return buffer.getvalue()
 
 
 def data_uri(png: bytes) -> str:

@@ -31,17 +31,20 @@ class Proposals:
     uniform_share: float = 1 / 3
 
     def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "n d"]:
+        """n points in random order; every component gives its exact share, which lowers the variance."""
         d, device = self.centers.shape[1], self.centers.device
         n_uniform = round(self.uniform_share * n)
         x = self.box.uniform(n, generator)
         todo = torch.arange(n_uniform, n, device=device)
         widths = torch.tensor(self.widths, device=device)
+        turn = torch.arange(len(todo), device=device)
         for _ in range(100):
-            pick = torch.randint(len(self.centers), (len(todo),), generator=generator, device=device)
-            width = widths[torch.randint(len(widths), (len(todo),), generator=generator, device=device)]
+            pick = (turn // len(widths)) % len(self.centers)
+            width = widths[turn % len(widths)]
             noise = torch.randn(len(todo), d, generator=generator, device=device)
             x[todo] = self.centers[pick] + width[:, None] * noise
-            todo = todo[~self.box.contains(x[todo])]
+            outside = ~self.box.contains(x[todo])
+            todo, turn = todo[outside], turn[outside]
             if len(todo) == 0:
                 break
         order = torch.randperm(n, generator=generator, device=device)
@@ -84,7 +87,12 @@ class ProposalBank:
     def resample(
         self, log_density: Float[Tensor, " b"], n: int, generator: torch.Generator
     ) -> Float[Tensor, "n d"]:
-        """n points drawn by their importance weights: samples of p up to the bank's finite size."""
+        """n points by their importance weights: samples of p up to the bank's finite size.
+
+        Systematic resampling: each point is taken as often as its weight says, up to one.
+        """
         weights = torch.softmax(log_density.double() - self.log_q.double(), dim=0)
-        rows = torch.multinomial(weights, n, replacement=True, generator=generator)
-        return self.points[rows]
+        offset = torch.rand((), generator=generator, device=weights.device, dtype=torch.float64)
+        marks = (torch.arange(n, device=weights.device) + offset) / n
+        rows = torch.searchsorted(weights.cumsum(0), marks).clamp(max=len(weights) - 1)
+        return self.points[rows[torch.randperm(n, generator=generator, device=rows.device)]]

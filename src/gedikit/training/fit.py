@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import gedikit
 from gedikit import objectives
 from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
 from gedikit.data.scaling import Scaler
@@ -24,6 +23,7 @@ from gedikit.training.loop import History, Observer, train
 from gedikit.training.negatives import Chains, Negatives, WeightedProposals
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
+from gedikit.version import __version__
 
 # beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
 MAX_IMPORTANCE_FEATURES = 3
@@ -101,7 +101,7 @@ def fit(
             "events": state.events,
             "optima": optima,
             "fingerprint": fingerprint(x),
-            "versions": {"gedikit": gedikit.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            "versions": {"gedikit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         },
     )
     fitted.quantiles = density_quantiles(fitted.log_density(x))

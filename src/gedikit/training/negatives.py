@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gedikit.sampling import Box, ProposalBank, adapt_step, init_chains, mala_step, run_sgld
 from gedikit.settings import Settings
-from gedikit.training.state import TrainState
+from gedikit.training.state import TrainState, frozen
 
 
 class Batch(NamedTuple):
@@ -58,22 +58,24 @@ class Chains:
         slots, x = state.buffer.draw(
             s.negatives, restart=s.restart, box=self.box, generator=state.generator
         )
-        if s.sampler == "sgld":
-            x, _ = run_sgld(
-                state.network.log_density,
-                x,
-                steps=s.steps,
-                step_size=s.step_size,
-                noise_std=s.noise_std,
-                generator=state.generator,
-                box=self.box,
-                bounds=s.bounds,
-            )
-            acceptance = None
-        else:
-            x, acceptance = self._adjusted(state, x)
+        with frozen(state.network):
+            x, acceptance = self._published(state, x) if s.sampler == "sgld" else self._adjusted(state, x)
         state.buffer.write(slots, x)
         return Batch(x, None, acceptance)
+
+    def _published(self, state: TrainState, x: Tensor) -> tuple[Tensor, None]:
+        s = self.settings
+        x, _ = run_sgld(
+            state.network.log_density,
+            x,
+            steps=s.steps,
+            step_size=s.step_size,
+            noise_std=s.noise_std,
+            generator=state.generator,
+            box=self.box,
+            bounds=s.bounds,
+        )
+        return x, None
 
     def _adjusted(self, state: TrainState, x: Tensor) -> tuple[Tensor, Tensor]:
         log_density = state.network.log_density

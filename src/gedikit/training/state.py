@@ -1,11 +1,13 @@
 """Everything that changes during training, in one place that can be written down and read back."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gedikit.model import EnergyClassifier
 from gedikit.sampling import ReplayBuffer
@@ -14,10 +16,16 @@ from gedikit.settings import Settings
 
 @dataclass
 class TrainState:
-    """Weights, averaged weights, optimiser, chains, step sizes, randomness and position."""
+    """Weights, averaged weights, optimiser, chains, step sizes, randomness and position.
+
+    All weights lie in one flat tensor that the network's parameters are views of: optimiser, average and
+    gradient norm are then one operation each, however many layers there are.
+    """
 
     network: EnergyClassifier
+    weights: nn.Parameter
     average: EnergyClassifier
+    average_weights: Tensor
     optimiser: torch.optim.Adam
     buffer: ReplayBuffer | None
     chain_step: Tensor
@@ -36,22 +44,23 @@ class TrainState:
         generator: torch.Generator,
         settings: Settings,
     ) -> "TrainState":
-        device = network.centers.device
+        average = copy.deepcopy(network).requires_grad_(False)
+        weights = nn.Parameter(flatten(network))
         return cls(
             network,
-            copy.deepcopy(network).requires_grad_(False),
-            torch.optim.Adam(network.parameters(), lr=settings.learning_rate, fused=True),
+            weights,
+            average,
+            flatten(average),
+            torch.optim.Adam([weights], lr=settings.learning_rate, fused=True),
             buffer,
-            torch.tensor(chain_step, device=device),
+            torch.tensor(chain_step, device=weights.device),
             generator,
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor by name; views of the live ones, not copies."""
-        named = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        named |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
-        for i, values in self.optimiser.state_dict()["state"].items():
-            named |= {f"optimiser.{i}.{k}": v for k, v in values.items()}
+        """Every tensor by name; the live ones, not copies."""
+        named = {"weights": self.weights.detach(), "average_weights": self.average_weights}
+        named |= {f"optimiser.{k}": v for k, v in self.optimiser.state[self.weights].items()}
         named |= {"chain_step": self.chain_step, "generator": self.generator.get_state()}
         if self.buffer is not None:
             named["buffer"] = self.buffer.positions
@@ -67,15 +76,14 @@ class TrainState:
 
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         """Become the state that `tensors()` and `meta()` described."""
-        device = self.chain_step.device
-        self.network.load_state_dict(_under("network.", tensors))
-        self.average.load_state_dict(_under("average.", tensors))
-        adam: dict[int, dict[str, Tensor]] = {}
-        for name, value in _under("optimiser.", tensors).items():
-            index, key = name.split(".")
-            adam.setdefault(int(index), {})[key] = value.clone()
+        device = self.weights.device
+        with torch.no_grad():
+            self.weights.copy_(tensors["weights"])
+            self.average_weights.copy_(tensors["average_weights"])
+        prefix = "optimiser."
+        moments = {k[len(prefix) :]: v.clone() for k, v in tensors.items() if k.startswith(prefix)}
         groups = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict({"state": adam, "param_groups": groups})
+        self.optimiser.load_state_dict({"state": {0: moments} if moments else {}, "param_groups": groups})
         self.chain_step = tensors["chain_step"].clone().to(device)
         self.generator.set_state(tensors["generator"].cpu())
         if self.buffer is not None:
@@ -86,5 +94,20 @@ class TrainState:
         self.events = list(meta["events"])
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
+def flatten(network: nn.Module) -> Tensor:
+    """One tensor that holds all parameters; the parameters become views of it."""
+    parameters = list(network.parameters())
+    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+    for parameter, piece in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        parameter.data = piece.view_as(parameter)
+    return flat
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """No gradients for the weights: sampling wants those of its input alone."""
+    network.requires_grad_(False)
+    try:
+        yield
+    finally:
+        network.requires_grad_(True)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -31,52 +32,59 @@ class TrainStep:
         s = self.settings
         progress = state.iteration / s.iterations
         terms = self.method.terms_at(progress)
-        device = state.chain_step.device
-        rows = torch.randint(self.n_rows, (min(s.batch_size, self.n_rows),), generator=state.generator, device=device)
+        device, size = state.weights.device, min(s.batch_size, self.n_rows)
+        rows = torch.randint(self.n_rows, (size,), generator=state.generator, device=device)
         x, view = self.views(rows, progress, state.generator)
         parts = [x, view]
         negative = self.negatives.draw(state) if self.negatives and "generative" in terms else None
         if negative is not None:
             parts.append(negative.points)
-        logits = state.network.logits(torch.cat(parts)).split([len(p) for p in parts])
-        losses = self._losses(terms, logits, negative)
-        total = sum((getattr(s, name) * value for name, value in losses.items()), torch.zeros((), device=device))
+        outputs = Outputs.of(state.network.logits(torch.cat(parts)), size, negative)
+        losses = self._losses(terms, outputs)
+        total = sum(getattr(s, name) * value for name, value in losses.items())
+        assert isinstance(total, Tensor)
 
         parameters = list(state.network.parameters())
-        gradients = torch.autograd.grad(total, parameters, allow_unused=True)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
+        gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
+        state.weights.grad = torch.cat([g.reshape(-1) for g in gradients])
         state.optimiser.param_groups[0]["lr"] = learning_rate(s, state.iteration) * state.rate_scale
         state.optimiser.step()
         state.iteration += 1
-        self._update_average(state)
-        if not measure:
-            return {}
-        return _measurements(losses, logits, negative, [g for g in gradients if g is not None])
+        keep = min(s.average, state.iteration / (state.iteration + 9))
+        state.average_weights.lerp_(state.weights.detach(), 1 - keep)
+        return _measurements(losses, outputs, state.weights.grad) if measure else {}
 
-    def _losses(
-        self, terms: tuple[str, ...], logits: tuple[Tensor, ...], negative: Batch | None
-    ) -> dict[str, Tensor]:
+    def _losses(self, terms: tuple[str, ...], out: "Outputs") -> dict[str, Tensor]:
         losses: dict[str, Tensor] = {}
         if "invariance" in terms:
-            losses["invariance"] = objectives.invariance(logits[0], logits[1])
+            losses["invariance"] = objectives.invariance(out.log_p, out.view_log_p)
         if "prior" in terms:
-            losses["prior"] = objectives.prior(logits[0], self.log_prior)
-        if negative is not None:
-            data = torch.logsumexp(logits[0], -1)
-            model = torch.logsumexp(logits[2], -1)
-            if negative.log_q is not None:
-                losses["generative"] = objectives.importance_generative(data, model, negative.log_q)
+            losses["prior"] = objectives.prior(out.log_p, self.log_prior)
+        if out.negative is not None:
+            if out.negative.log_q is not None:
+                losses["generative"] = objectives.importance_generative(out.data, out.model, out.negative.log_q)
             else:
-                losses["generative"] = objectives.generative(data, model)
+                losses["generative"] = objectives.generative(out.data, out.model)
             if self.settings.energy_l2:
-                losses["energy_l2"] = objectives.energy_l2(data, model)
+                losses["energy_l2"] = objectives.energy_l2(out.data, out.model)
         return losses
 
-    def _update_average(self, state: TrainState) -> None:
-        keep = min(self.settings.average, state.iteration / (state.iteration + 9))
-        with torch.no_grad():
-            torch._foreach_lerp_(list(state.average.parameters()), list(state.network.parameters()), 1 - keep)
+
+class Outputs(NamedTuple):
+    """What one forward pass of [x, x′, x⁻] says: posteriors and log-densities, from one logsumexp."""
+
+    log_p: Float[Tensor, "b c"]
+    view_log_p: Float[Tensor, "b c"]
+    data: Float[Tensor, " b"]
+    model: Float[Tensor, " m"]
+    density: Float[Tensor, " n"]
+    negative: Batch | None
+
+    @classmethod
+    def of(cls, logits: Float[Tensor, "n c"], size: int, negative: Batch | None) -> "Outputs":
+        density = torch.logsumexp(logits, dim=-1)
+        log_p = logits[: 2 * size] - density[: 2 * size, None]
+        return cls(log_p[:size], log_p[size:], density[:size], density[2 * size :], density, negative)
 
 
 def learning_rate(settings: Settings, iteration: int) -> float:
@@ -91,27 +99,22 @@ def learning_rate(settings: Settings, iteration: int) -> float:
     return settings.learning_rate * ramp * decay
 
 
-def _measurements(
-    losses: dict[str, Tensor], logits: tuple[Tensor, ...], negative: Batch | None, gradients: list[Tensor]
-) -> dict[str, float]:
+def _measurements(losses: dict[str, Tensor], out: Outputs, gradient: Tensor) -> dict[str, float]:
     with torch.no_grad():
-        data = torch.logsumexp(logits[0], -1)
         values = {name: value.detach() for name, value in losses.items()}
-        values["mutual_information"] = objectives.mutual_information(logits[0])
-        values["log_density"] = data.mean()
-        values["largest_log_density"] = torch.logsumexp(torch.cat(logits), -1).abs().amax()
-        values["gradient_norm"] = torch.linalg.vector_norm(
-            torch.stack([torch.linalg.vector_norm(g) for g in gradients])
-        )
-        if negative is not None:
-            model = torch.logsumexp(logits[2], -1)
-            if negative.log_q is not None:
-                weights = torch.softmax(model - negative.log_q, dim=0)
-                values["energy_gap"] = data.mean() - (weights * model).sum()
-                values["effective_samples"] = objectives.effective_sample_size(model, negative.log_q)
+        values["mutual_information"] = objectives.mutual_information(out.log_p)
+        values["log_density"] = out.data.mean()
+        values["largest_log_density"] = out.density.abs().amax()
+        values["gradient_norm"] = torch.linalg.vector_norm(gradient)
+        if out.negative is not None:
+            log_q = out.negative.log_q
+            if log_q is not None:
+                weights = torch.softmax(out.model - log_q, dim=0)
+                values["energy_gap"] = out.data.mean() - weights @ out.model
+                values["effective_samples"] = objectives.effective_sample_size(out.model, log_q)
             else:
-                values["energy_gap"] = data.mean() - model.mean()
-            if negative.acceptance is not None:
-                values["acceptance"] = negative.acceptance
+                values["energy_gap"] = out.data.mean() - out.model.mean()
+            if out.negative.acceptance is not None:
+                values["acceptance"] = out.negative.acceptance
         stacked = torch.stack([v.to(torch.float64) for v in values.values()]).cpu()
     return dict(zip(values, stacked.tolist(), strict=True))
