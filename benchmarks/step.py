@@ -4,7 +4,6 @@ import copy
 import time
 
 import torch
-from published_loop import PublishedLoop
 
 from gedikit.data.toy import moons
 from gedikit.data.views import NoiseViews
@@ -14,6 +13,7 @@ from gedikit.sampling import Box, ReplayBuffer
 from gedikit.training.negatives import Chains
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
+from published_loop import PublishedLoop
 
 ROUNDS, BLOCK = 12, 50
 
@@ -31,7 +31,9 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     state = TrainState.new(network, ReplayBuffer(box.uniform(settings.buffer, generator)), 1.0, generator, settings)
     log_prior = torch.full((2,), 0.5).log()
-    step = TrainStep(settings, method, NoiseViews(data, settings.noise), len(data), Chains(settings, box), log_prior)
+    step = TrainStep(
+        settings, method, NoiseViews(data, settings.noise), len(data), Chains(settings, box), log_prior
+    )
 
     def ours() -> None:
         step(state, measure=state.iteration % settings.log_every == 0)
@@ -45,8 +47,12 @@ def main() -> None:
             seconds[name].append((time.perf_counter() - began) / BLOCK)
     best = {name: min(values) for name, values in seconds.items()}
     ratios = sorted(p / g for p, g in zip(seconds["published"], seconds["gedikit"], strict=True))
-    print(f"{ratios[len(ratios) // 2]:.1f} x faster per training iteration than the published loop (median of {ROUNDS})")
-    print(f"published loop {1e3 * best['published']:.2f} ms, gedikit {1e3 * best['gedikit']:.2f} ms (best block, one core)")
+    print(
+        f"{ratios[len(ratios) // 2]:.1f} x faster per training iteration than the published loop (median of {ROUNDS})"
+    )
+    print(
+        f"published loop {1e3 * best['published']:.2f} ms, gedikit {1e3 * best['gedikit']:.2f} ms (best block, one core)"
+    )
 
 
 if __name__ == "__main__":

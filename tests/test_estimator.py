@@ -44,7 +44,7 @@ def test_outliers_score_lower_than_data_however_far(fitted_moons, moons_xy):
     assert np.median(fitted_moons.outlier_score(moons_xy[0])) == pytest.approx(0.5, abs=0.02)
 
 
-def test_samples_look_like_data_and_carry_their_cluster(fitted_moons, moons_xy):
+def test_samples_look_like_data_and_carry_their_cluster(fitted_moons):
     x, y = fitted_moons.sample(300, random_state=0)
     assert x.shape == (300, 2)
     assert (fitted_moons.predict(x) == y).all()

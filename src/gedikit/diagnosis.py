@@ -39,8 +39,7 @@ _ADVICE = {
     ),
     "unused clusters": "Ask for fewer clusters, or give the class prior you expect as 'prior'.",
     "density not learned": (
-        "The samples do not follow the model: use the default sampler, a smaller learning_rate, "
-        "or energy_l2=0.01."
+        "The samples do not follow the model: use the default sampler, a smaller learning_rate, or energy_l2=0.01."
     ),
 }
 

@@ -25,9 +25,7 @@ from gedikit.training.fit import Checkpoint, resolve_device
 from gedikit.training.loop import History
 
 
-class GEDI(
-    ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, DensityMixin, BaseEstimator
-):
+class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, DensityMixin, BaseEstimator):
     """Clusters, density and samples from one network trained without labels.
 
     Parameters
@@ -261,4 +259,3 @@ class GEDI(
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
-

@@ -133,9 +133,7 @@ class FittedModel:
         at_wall = self.network.log_density(nearest)
         return torch.where(outside > 0, at_wall - 0.5 * outside / self.bandwidth**2, density)
 
-    def _collect(
-        self, x: NDArray[Any], pick: Callable[[Tensor, Tensor], Tensor]
-    ) -> NDArray[np.float64]:
+    def _collect(self, x: NDArray[Any], pick: Callable[[Tensor, Tensor], Tensor]) -> NDArray[np.float64]:
         parts = [pick(logits, density).cpu().numpy() for logits, density in self.evaluate(x)]
         return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
 
@@ -176,10 +174,8 @@ class FittedModel:
             logits = self.network.logits(z)
             return torch.logsumexp(logits, -1) if cluster is None else logits[:, cluster]
 
-        if start == "noise":
-            z = self.box.uniform(n, generator)
-        else:
-            z = self.buffer[self._chosen(n, cluster, generator)]
+        from_noise = start == "noise"
+        z = self.box.uniform(n, generator) if from_noise else self.buffer[self._chosen(n, cluster, generator)]
         if self.settings.sampler == "sgld":
             return run_sgld(
                 log_density,
@@ -191,9 +187,7 @@ class FittedModel:
                 box=self.box,
                 bounds=self.settings.bounds,
             )
-        return run_mala(
-            log_density, z, steps=steps, step_size=self.step_size, box=self.box, generator=generator
-        )
+        return run_mala(log_density, z, steps=steps, step_size=self.step_size, box=self.box, generator=generator)
 
     def _chosen(self, n: int, cluster: int | None, generator: torch.Generator) -> Tensor:
         """Rows of the buffer to start from, each once before any twice; by p(y|x) for a cluster."""

@@ -49,7 +49,8 @@ def _always(*terms: str) -> tuple[Stage, ...]:
     return (Stage(1, terms),)
 
 
-_SANSONE = "Sansone & Manhaeve, Unifying Self-Supervised Clustering and Energy-Based Models"
+# Unifying Self-Supervised Clustering and Energy-Based Models
+_SANSONE = "Sansone & Manhaeve"
 _TOY_TABLE = {
     "network": "paper",
     "scaling": "none",
@@ -81,7 +82,7 @@ METHODS: dict[str, Method] = {
             "gedi-no-gen",
             "clustering only: no density is learned",
             _always("invariance", "prior"),
-            _SANSONE + "; nearest ancestor IMSAT (Hu et al., 2017)",
+            _SANSONE + "; cf. IMSAT (Hu et al., 2017)",
         ),
         Method(
             "gedi-no-inv",
@@ -99,13 +100,13 @@ METHODS: dict[str, Method] = {
             "jem",
             "density only: the cluster posterior is left to chance",
             _always("generative"),
-            "Grathwohl et al., Your Classifier is Secretly an Energy Based Model (2020)",
+            "Grathwohl et al., 2020",
         ),
         Method(
             "gedi-two-stage",
             "density first, then clusters on top of it",
             (Stage(0.5, ("generative",)), Stage(1, ("invariance", "prior"))),
-            "Sansone & Manhaeve, GEDI: GEnerative and DIscriminative Training (2022)",
+            "Sansone & Manhaeve, 2022",
         ),
         Method(
             "gedi-as-printed",

@@ -49,8 +49,8 @@ class RunConfig:
             raise StorageError(f"{path} is damaged: {error}") from None
         if table.get("format", 0) > FORMAT:
             raise StorageError(
-                f"{path.parent} was written by gedikit {table.get('gedikit', 'of a newer version')}, newer than this "
-                f"{__version__}: upgrade gedikit"
+                f"{path.parent} was written by gedikit {table.get('gedikit', '?')}, newer than this {__version__}: "
+                "upgrade gedikit"
             )
         try:
             values = {name: table[name] for name in cls.__dataclass_fields__}
@@ -95,7 +95,9 @@ class Run:
 
     def create(self, config: RunConfig) -> None:
         if self.exists:
-            raise UsageError(f"{self.path} already holds a run: add --resume to go on with it, or name another --out")
+            raise UsageError(
+                f"{self.path} already holds a run: add --resume to go on with it, or name another --out"
+            )
         write_text(self.config_path, config.to_toml())
 
     def config(self) -> RunConfig:

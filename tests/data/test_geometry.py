@@ -15,9 +15,12 @@ def test_bandwidth_is_the_leave_one_out_optimum(generator):
     h = kernel_bandwidth(torch.tensor(x), generator)
 
     def leave_one_out(width):
-        return np.mean([
-            KernelDensity(bandwidth=width).fit(np.delete(x, i, 0)).score_samples(x[i : i + 1])[0] for i in range(len(x))
-        ])
+        return np.mean(
+            [
+                KernelDensity(bandwidth=width).fit(np.delete(x, i, 0)).score_samples(x[i : i + 1])[0]
+                for i in range(len(x))
+            ]
+        )
 
     best = leave_one_out(h)
     assert best >= leave_one_out(0.8 * h)

@@ -13,7 +13,12 @@ def test_scaled_data_does_not_know_its_units(factor, shift):
     x = np.random.default_rng(0).normal(size=(50, 3)) * [1, 5, 20]
     plain, moved = Scaler.fit(x), Scaler.fit(x * factor + shift)
     np.testing.assert_allclose(plain.transform(x), moved.transform(x * factor + shift), atol=1e-4)
-    np.testing.assert_allclose(moved.inverse(moved.transform(x * factor + shift)), x * factor + shift, rtol=1e-4, atol=1e-4 * factor * 60)
+    np.testing.assert_allclose(
+        moved.inverse(moved.transform(x * factor + shift)),
+        x * factor + shift,
+        rtol=1e-4,
+        atol=1e-4 * factor * 60,
+    )
 
 
 def test_pixels_share_one_scale_and_table_columns_do_not():

@@ -2,11 +2,17 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
 from scipy.stats import energy_distance as energy_distance_1d
+from scipy.stats import multivariate_normal
 
 from gedikit.errors import DataError, UsageError
-from gedikit.evaluation import best_kde, clustering_accuracy, clustering_figures, energy_distance, grid_log_normaliser
+from gedikit.evaluation import (
+    best_kde,
+    clustering_accuracy,
+    clustering_figures,
+    energy_distance,
+    grid_log_normaliser,
+)
 
 
 def test_accuracy_finds_the_best_naming():

@@ -61,7 +61,13 @@ def test_fourier_features_keep_x_and_add_waves(generator):
 @pytest.fixture
 def model(generator) -> EnergyClassifier:
     encoder = default_encoder(
-        3, hidden=(8,), n_outputs=5, activation="silu", n_frequencies=4, frequency_scale=1.0, generator=generator
+        3,
+        hidden=(8,),
+        n_outputs=5,
+        activation="silu",
+        n_frequencies=4,
+        frequency_scale=1.0,
+        generator=generator,
     )
     return EnergyClassifier(encoder, nn.Identity(), 4, 5, temperature=0.7, generator=generator).double()
 

@@ -5,7 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gedikit.objectives import effective_sample_size, energy_l2, generative, importance_generative, log_normaliser
+from gedikit.objectives import (
+    effective_sample_size,
+    energy_l2,
+    generative,
+    importance_generative,
+    log_normaliser,
+)
 
 
 def test_generative_is_the_difference_of_means():

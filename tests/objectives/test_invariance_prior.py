@@ -24,7 +24,9 @@ def softmax(a: np.ndarray) -> np.ndarray:
 @given(LOGITS, LOGITS)
 @settings(max_examples=50)
 def test_invariance_agrees_with_the_written_out_cross_entropy(a, b):
-    expected = -np.mean([sum(q * math.log(p) for q, p in zip(softmax(b)[i], softmax(a)[i], strict=True)) for i in range(6)])
+    expected = -np.mean(
+        [sum(q * math.log(p) for q, p in zip(softmax(b)[i], softmax(a)[i], strict=True)) for i in range(6)]
+    )
     assert invariance(log_p(a), log_p(b)).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
@@ -84,7 +86,14 @@ def test_logits_of_ten_thousand_stay_finite():
     assert torch.isfinite(a.grad).all()
 
 
-@pytest.mark.parametrize("loss", [lambda a: invariance(log_p(a), log_p(a.flip(0))), lambda a: prior(log_p(a), torch.full((3,), 1 / 3, dtype=torch.float64).log()), lambda a: mutual_information(log_p(a))])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda a: invariance(log_p(a), log_p(a.flip(0))),
+        lambda a: prior(log_p(a), torch.full((3,), 1 / 3, dtype=torch.float64).log()),
+        lambda a: mutual_information(log_p(a)),
+    ],
+)
 def test_gradients_agree_with_finite_differences(loss):
     torch.manual_seed(0)
     assert torch.autograd.gradcheck(loss, torch.randn(4, 3, dtype=torch.float64, requires_grad=True))

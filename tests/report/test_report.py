@@ -81,9 +81,7 @@ def n_images(html):
 @pytest.mark.parametrize("name", ["moons", "digits", "iris", "without_density"])
 def test_nothing_points_outside_the_file(name, request):
     html = page(request.getfixturevalue(name))
-    references = re.findall(r'(?:src|href)\s*=\s*["\']?([^"\'> ]+)', html) + re.findall(
-        r"url\(([^)]*)\)", html
-    )
+    references = re.findall(r'(?:src|href)\s*=\s*["\']?([^"\'> ]+)', html) + re.findall(r"url\(([^)]*)\)", html)
     assert references
     assert all(reference.startswith("data:") for reference in references)
     assert "@import" not in html and "<script" not in html

@@ -53,7 +53,14 @@ def test_mala_samples_a_gaussian_exactly(generator):
 def test_mala_keeps_a_uniform_density_uniform_in_its_box(generator):
     """Where the density is flat, rejection at the walls leaves the uniform law alone."""
     box = Box(torch.zeros(1), torch.ones(1))
-    x, _ = run_mala(lambda z: z.sum(-1) * 0, torch.rand(20000, 1, generator=generator), steps=60, step_size=0.3, box=box, generator=generator)
+    x, _ = run_mala(
+        lambda z: z.sum(-1) * 0,
+        torch.rand(20000, 1, generator=generator),
+        steps=60,
+        step_size=0.3,
+        box=box,
+        generator=generator,
+    )
     assert box.contains(x).all()
     counts = torch.histc(x, bins=10, min=0, max=1) / 2000
     assert counts.sub(1).abs().max() < 0.1
@@ -71,7 +78,9 @@ def test_independence_moves_balance_two_far_modes(generator):
     state = init_chains(two_modes, torch.full((4000, 1), -3.0))
     log_q = torch.full((4000,), -box.log_volume)
     for _ in range(150):
-        state, _ = independence_step(two_modes, state, box.uniform(4000, generator), log_q, log_q, generator=generator)
+        state, _ = independence_step(
+            two_modes, state, box.uniform(4000, generator), log_q, log_q, generator=generator
+        )
     assert (state.position > 0).float().mean().item() == pytest.approx(0.75, abs=0.03)
 
 
@@ -89,7 +98,16 @@ WIDE_1D = Box(torch.full((1,), -50.0), torch.full((1,), 50.0))
 @pytest.mark.parametrize("bounds", ["reflect", "reject"])
 def test_sgld_stays_inside_when_bounded(bounds, generator):
     box = Box(torch.full((2,), -0.1), torch.full((2,), 0.1))
-    x, _ = run_sgld(gaussian, torch.zeros(500, 2), steps=50, step_size=0.01, noise_std=0.2, generator=generator, box=box, bounds=bounds)
+    x, _ = run_sgld(
+        gaussian,
+        torch.zeros(500, 2),
+        steps=50,
+        step_size=0.01,
+        noise_std=0.2,
+        generator=generator,
+        box=box,
+        bounds=bounds,
+    )
     assert box.contains(x).all()
 
 

@@ -14,7 +14,8 @@ app = typer.Typer(
 )
 
 Data = Annotated[
-    str, typer.Argument(help="A built-in data set ([bold]gedikit datasets[/]) or a .npy, .npz, .csv or .parquet file.")
+    str,
+    typer.Argument(help="A built-in data set ([bold]gedikit datasets[/]) or a .npy, .npz, .csv or .parquet file."),
 ]
 RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]gedikit fit[/].")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
@@ -55,17 +56,21 @@ def fit(
     data: Annotated[
         str | None, typer.Argument(help="A built-in data set or a file; not needed with --resume.")
     ] = None,
-    clusters: Annotated[int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")] = None,
+    clusters: Annotated[
+        int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")
+    ] = None,
     method: Annotated[str, typer.Option(help="A name from [bold]gedikit methods[/].")] = "gedi",
     seed: Seed = 0,
     iters: Annotated[int | None, typer.Option(help="Training iterations; the method's own if not given.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; runs/DATA-METHOD-SEED if not given.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change any setting; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change any setting; may be repeated."),
     ] = None,
     prior: Annotated[
-        str | None, typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given.")
+        str | None,
+        typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given."),
     ] = None,
     device: Device = "auto",
 ) -> None:

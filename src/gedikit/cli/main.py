@@ -3,7 +3,7 @@
 import os
 import sys
 
-import click
+import typer
 
 from gedikit.cli.app import app
 from gedikit.errors import DivergenceError, GediError, Interrupted, UsageError
@@ -19,12 +19,9 @@ def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code (0 done, 1 failed, 2 wrongly asked, 130 interrupted)."""
     try:
         code = app(args=arguments, prog_name="gedikit", standalone_mode=False)
-    except click.exceptions.Exit as stop:
+    except typer.Exit as stop:
         return int(stop.exit_code)
-    except click.ClickException as error:
-        error.show()
-        return EXIT_USAGE
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return _say("interrupted", EXIT_INTERRUPTED)
     except Interrupted as stop:
         return _say(str(stop), EXIT_INTERRUPTED)
@@ -38,6 +35,9 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return EXIT_FAILURE
     except Exception as error:
+        wrongly_asked = getattr(error, "format_message", None)  # of the parser: typer has its own click or click's
+        if wrongly_asked is not None:
+            return _say(f"error: {wrongly_asked().rstrip('.')}; try gedikit --help", EXIT_USAGE)
         if os.environ.get("GEDIKIT_DEBUG"):
             raise
         text = str(error).strip().splitlines()

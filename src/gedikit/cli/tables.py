@@ -20,7 +20,10 @@ def show_datasets() -> None:
     for data in BUILTIN.values():
         table.add_row(data.name, str(data.n_clusters), data.description)
     Console().print(table)
-    Console().print("Files: .npy, .npz (x, and y for evaluation), .csv and .parquet (numeric columns; a column named label, target, class or y is kept for evaluation).")
+    Console().print(
+        "Files: .npy, .npz (x, and y for evaluation), .csv and .parquet (numeric columns; "
+        "a column named label, target, class or y is kept for evaluation)."
+    )
 
 
 def _table(*columns: str) -> Table:

@@ -37,7 +37,13 @@ def demo(data: str, out: Path, seed: int) -> None:
     if Run(out).exists:
         shutil.rmtree(out)
     fit(data, seed=seed, out=out)
-    evaluate(out, data, "auto")
+    test = sources.load(data, split="test", seed=seed)
+    fitted = _load(out, "cpu")
+    console.print("\nAgainst labels the training never saw, with k-means beside it:")
+    for name, clusters in (("gedikit", fitted.labels(test.x)), ("k-means", _k_means(data, seed, test.x))):
+        figures = {f.name: f.value for f in clustering_figures(np.asarray(test.y), clusters, test.split)}
+        console.print(f"  {name}  NMI {figures['nmi']:.3f}  ACC {figures['acc']:.3f}")
+    console.print(f"\nOpen the report: {Run(out).report_path.resolve()}")
 
 
 def fit(
@@ -80,6 +86,14 @@ def fit(
         run = Run(out or Path("runs") / f"{Path(data).stem}-{method}-{seed}")
         run.create(config)
     _train(run, config, dataset)
+
+
+def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
+    from sklearn.cluster import KMeans
+
+    model = KMeans(sources.BUILTIN[data].n_clusters, n_init=10, random_state=seed)
+    clusters: NDArray[Any] = model.fit(sources.load(data, seed=seed).x).predict(x)
+    return clusters
 
 
 def _resumed(data: str | None, out: Path | None, given: dict[str, Any]) -> tuple[Run, RunConfig, sources.Dataset]:
@@ -156,7 +170,9 @@ def sample(
     elif output.suffix == ".csv":
         table = np.column_stack([x, y])
         header = ",".join([*(f"x{i}" for i in range(x.shape[1])), "cluster"])
-        write_atomically(output, lambda p: np.savetxt(p, table, delimiter=",", header=header, comments="", fmt="%.9g"))
+        write_atomically(
+            output, lambda p: np.savetxt(p, table, delimiter=",", header=header, comments="", fmt="%.9g")
+        )
     else:
         image = sources.load(Run(path).config().source).image_shape
         if image is None and x.shape[1] != 2:
@@ -176,7 +192,9 @@ def evaluate(path: Path, data: str, device: str) -> None:
     figures = _figures(fitted, dataset)
     if dataset.y is None:
         console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
-    sys.stdout.write(json.dumps({f.name: {"value": f.value, "protocol": f.protocol} for f in figures}, indent=2) + "\n")
+    sys.stdout.write(
+        json.dumps({f.name: {"value": f.value, "protocol": f.protocol} for f in figures}, indent=2) + "\n"
+    )
 
 
 def diagnose(path: Path, data: str | None, as_json: bool) -> None:
@@ -229,17 +247,23 @@ def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
         figures += clustering_figures(dataset.y, fitted.labels(dataset.x), dataset.split)
     if not get_method(fitted.method).models_density:
         return figures
-    density = fitted.log_density(dataset.x)
-    protocol: dict[str, Any] = {"split": dataset.split, "n": len(dataset.x), "units": "nats, in the units of the data"}
+    name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
+    definition = "mean log-likelihood of the rows in nats, in the units of the data"
     if fitted.n_features <= 2:
         low, high = (fitted.scaler.inverse(v.cpu().numpy()[None])[0] for v in (fitted.box.low, fitted.box.high))
-        exact = float(density.mean()) - grid_log_normaliser(fitted.log_density, low, high)
-        figures.append(Figure("log_likelihood", exact, {**protocol, "normaliser": "midpoint rule, 400 cells a side, over the domain"}))
+        constant = grid_log_normaliser(fitted.log_density, low, high)
     elif fitted.log_normaliser is not None:
-        figures.append(Figure("log_likelihood", float(density.mean()) - fitted.log_normaliser, {**protocol, "normaliser": "importance sampling"}))
+        constant, normaliser = fitted.log_normaliser, "importance sampling"
     else:
-        figures.append(Figure("mean_log_density", float(density.mean()), {**protocol, "normaliser": "unknown: only differences mean something"}))
-    return figures
+        name, constant, normaliser = "mean_log_density", 0.0, "unknown"
+        definition = "mean unnormalised log-density of the rows: only differences mean something"
+    protocol = {
+        "definition": definition,
+        "split": dataset.split,
+        "n": len(dataset.x),
+        "normaliser": normaliser,
+    }
+    return [*figures, Figure(name, float(fitted.log_density(dataset.x).mean()) - constant, protocol)]
 
 
 def _write_predictions(fitted: FittedModel, blocks: Iterator[NDArray[Any]], output: Path) -> int:

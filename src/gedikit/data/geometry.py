@@ -64,13 +64,9 @@ class NeighbourWalk:
         return len(self.ends)
 
     def to(self, device: torch.device | str) -> "NeighbourWalk":
-        return NeighbourWalk(
-            self.ends.to(device), self.anchor.to(device), self.anchor_rows.to(device), self.groups
-        )
+        return NeighbourWalk(self.ends.to(device), self.anchor.to(device), self.anchor_rows.to(device), self.groups)
 
-    def step(
-        self, rows: Int[Tensor, " b"], level: int, generator: torch.Generator
-    ) -> Int[Tensor, " b"]:
+    def step(self, rows: Int[Tensor, " b"], level: int, generator: torch.Generator) -> Int[Tensor, " b"]:
         """Rows reached from `rows` by independent walks of length 2^level."""
         pick = torch.randint(self.ends.shape[2], rows.shape, generator=generator, device=rows.device)
         return self.anchor_rows[self.ends[level, self.anchor[rows], pick].long()]

@@ -20,7 +20,7 @@ class Scaler:
 
     @classmethod
     def fit(cls, x: NDArray[Any], mode: str = "auto") -> "Scaler":
-        """`features`: each column by its own deviation. `global`: all by one, for columns of one unit (pixels).
+        """`features`: each column by its own deviation; `global`: all by one, for columns of one unit.
 
         `auto` takes `global` when most columns have the same range, as the pixels of an image have and
         the columns of a table have not: dividing a pixel that is nearly always black by its own
@@ -37,10 +37,8 @@ class Scaler:
             spread = np.ptp(x, axis=0)
             widest = spread.max()
             mode = "global" if n_features > 2 and np.mean(spread >= 0.9 * widest) > 0.5 else "features"
-        if mode == "global":
-            scale = np.full(n_features, np.sqrt(np.mean((x - mean) ** 2)))
-        else:
-            scale = x.std(0)
+        common = np.full(n_features, np.sqrt(np.mean((x - mean) ** 2)))
+        scale = common if mode == "global" else x.std(0)
         # below the rounding error of its own mean, a column's deviation is no deviation
         constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))

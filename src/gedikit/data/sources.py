@@ -82,7 +82,9 @@ def _toy(name: str) -> Callable[[str, int], Dataset]:
     def load_toy(split: str, seed: int) -> Dataset:
         x, y = toy.SHAPES[name](2 * _TOY_SIZE, seed)
         half = slice(0, _TOY_SIZE) if split == "train" else slice(_TOY_SIZE, None)
-        return Dataset(name, x[half], y[half], f"{split}: {_TOY_SIZE} of {2 * _TOY_SIZE} points drawn with seed {seed}")
+        return Dataset(
+            name, x[half], y[half], f"{split}: {_TOY_SIZE} of {2 * _TOY_SIZE} points drawn with seed {seed}"
+        )
 
     return load_toy
 
@@ -95,7 +97,12 @@ def _digits(split: str, seed: int) -> Dataset:  # noqa: ARG001
 
 
 BUILTIN: dict[str, Builtin] = {
-    name: Builtin(name, (shape.__doc__ or f"scikit-learn's {name}, noise 0.05").rstrip("."), toy.N_CLASSES[name], _toy(name))
+    name: Builtin(
+        name,
+        (shape.__doc__ or f"scikit-learn's {name}, noise 0.05").rstrip("."),
+        toy.N_CLASSES[name],
+        _toy(name),
+    )
     for name, shape in toy.SHAPES.items()
 }
 BUILTIN["digits"] = Builtin("digits", "scikit-learn's 1797 real handwritten digits, 8×8 pixels", 10, _digits)
@@ -109,7 +116,7 @@ def _existing(source: str) -> Path:
             f"{source!r} is neither a built-in data set ({', '.join(BUILTIN)}) nor a file ending in {kinds}"
         )
     if not path.is_file():
-        raise DataError(f"there is no file {path}")
+        raise UsageError(f"there is no file {path}")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
     return path

@@ -53,9 +53,7 @@ def varied(n: int, seed: int) -> Labelled:
     """Three blobs with standard deviations 1, 2 and 0.5."""
     from sklearn.datasets import make_blobs
 
-    x, y = make_blobs(
-        n, centers=[[-9, 0], [1, 9], [4, -4]], cluster_std=[1.0, 2.0, 0.5], random_state=seed
-    )
+    x, y = make_blobs(n, centers=[[-9, 0], [1, 9], [4, -4]], cluster_std=[1.0, 2.0, 0.5], random_state=seed)
     return x, y
 
 

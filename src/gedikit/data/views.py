@@ -26,7 +26,10 @@ class NoiseViews:
     sigma: float
 
     def __call__(
-        self, rows: Int[Tensor, " b"], progress: float, generator: torch.Generator  # noqa: ARG002
+        self,
+        rows: Int[Tensor, " b"],
+        progress: float,  # noqa: ARG002
+        generator: torch.Generator,
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]:
         x = self.data[rows]
         return x, x + self.sigma * _noise_like(x, generator)

@@ -31,7 +31,11 @@ def clustering_figures(labels: NDArray[Any], clusters: NDArray[Any], split: str)
     }
     measures = (
         ("nmi", metrics.normalized_mutual_info_score, "normalised mutual information, arithmetic mean"),
-        ("ami", metrics.adjusted_mutual_info_score, "mutual information adjusted for chance, arithmetic mean"),
+        (
+            "ami",
+            metrics.adjusted_mutual_info_score,
+            "mutual information adjusted for chance, arithmetic mean",
+        ),
         ("ari", metrics.adjusted_rand_score, "Rand index adjusted for chance"),
         ("acc", clustering_accuracy, "accuracy under the best one-to-one naming of clusters (Hungarian)"),
     )

@@ -22,17 +22,13 @@ def grid_log_normaliser(
     d = len(low)
     if d > 2:
         raise UsageError(f"grid quadrature is for one or two dimensions, not {d}")
-    axes = [
-        lo + (np.arange(resolution) + 0.5) * (hi - lo) / resolution for lo, hi in zip(low, high, strict=True)
-    ]
+    axes = [lo + (np.arange(resolution) + 0.5) * (hi - lo) / resolution for lo, hi in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, d)
     log_cell = float(np.log((np.asarray(high) - np.asarray(low)) / resolution).sum())
     return float(logsumexp(log_density(grid).astype(np.float64))) + log_cell
 
 
-def best_kde(
-    train: NDArray[Any], test: NDArray[Any], n_bandwidths: int = 40
-) -> tuple[KernelDensity, float]:
+def best_kde(train: NDArray[Any], test: NDArray[Any], n_bandwidths: int = 40) -> tuple[KernelDensity, float]:
     """The Gaussian kernel estimate with the bandwidth that is best *on the test data*: a bar set high.
 
     Returns it with its mean test log-likelihood.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -41,7 +42,7 @@ class MLP(nn.Module):
         self, sizes: Sequence[int], activation: str, generator: torch.Generator, *, active_end: bool = False
     ):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.activation, self.active_end = activation, active_end
         for layer in self.layers:
             assert isinstance(layer, nn.Linear)

@@ -70,9 +70,7 @@ class Perceptron(torch.autograd.Function):
             n_out, n_in = weights[i].shape
             if wanted[2 * i]:
                 # the same product, with the thin matrix on the left
-                found[2 * i] = (
-                    (inputs[i].t() @ gradient).t() if n_in < n_out else gradient.t() @ inputs[i]
-                )
+                found[2 * i] = (inputs[i].t() @ gradient).t() if n_in < n_out else gradient.t() @ inputs[i]
                 found[2 * i + 1] = gradient.sum(0)
             if i > 0 or ctx.needs_input_grad[0]:
                 # a tall thin right factor is faster as the transpose of a wide one

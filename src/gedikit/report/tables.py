@@ -47,7 +47,7 @@ def scores(data: ReportData) -> Table | None:
         return None
     rows = [
         [
-            Cell(figure.name.upper()),
+            Cell(figure.name.upper() if len(figure.name) <= 4 else figure.name.replace("_", " ")),
             Cell(f"{figure.value:.3f}"),
             Cell(str(figure.protocol.get("definition", ""))),
             Cell(str(figure.protocol.get("split", ""))),

@@ -86,10 +86,7 @@ def mala_step(
     proposal = init_chains(log_density, state.position + drift * state.score + step * noise)
     backward = (state.position - proposal.position - drift * proposal.score) / step
     log_ratio = (
-        proposal.log_density
-        - state.log_density
-        - 0.5 * backward.square().sum(-1)
-        + 0.5 * noise.square().sum(-1)
+        proposal.log_density - state.log_density - 0.5 * backward.square().sum(-1) + 0.5 * noise.square().sum(-1)
     )
     accept = _accept(log_ratio, generator) & box.contains(proposal.position)
     return _choose(accept, proposal, state), accept

@@ -78,9 +78,7 @@ class ProposalBank:
         points = proposals.sample(size, generator)
         return cls(points, proposals.log_prob(points))
 
-    def draw(
-        self, n: int, generator: torch.Generator
-    ) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
+    def draw(self, n: int, generator: torch.Generator) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
         rows = torch.randint(len(self.points), (n,), generator=generator, device=self.points.device)
         return self.points[rows], self.log_q[rows]
 

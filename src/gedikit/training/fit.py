@@ -68,9 +68,7 @@ def fit(
 
     box = box.to(where)
     generator = torch.Generator(where).manual_seed(seed)
-    state = TrainState.new(
-        network.to(where), buffer, settings.step_size * bandwidth, generator, settings
-    )
+    state = TrainState.new(network.to(where), buffer, settings.step_size * bandwidth, generator, settings)
     if checkpoint is not None:
         state.restore(*checkpoint)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
@@ -101,7 +99,11 @@ def fit(
             "events": state.events,
             "optima": optima,
             "fingerprint": fingerprint(x),
-            "versions": {"gedikit": __version__, "torch": torch.__version__, "python": platform.python_version()},
+            "versions": {
+                "gedikit": __version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
         },
     )
     fitted.quantiles = density_quantiles(fitted.log_density(x))
@@ -161,7 +163,12 @@ def _resolve_sampler(settings: Settings, n_features: int) -> Settings:
 
 
 def _views(
-    data: Tensor, sigma: float, n_clusters: int, settings: Settings, generator: torch.Generator, device: torch.device
+    data: Tensor,
+    sigma: float,
+    n_clusters: int,
+    settings: Settings,
+    generator: torch.Generator,
+    device: torch.device,
 ) -> Views:
     if settings.augmentation == "noise":
         return NoiseViews(data.to(device), sigma)

@@ -23,7 +23,7 @@ class Observer:
     def event(self, text: str) -> None:
         """Something a person should know."""
 
-    def healthy(self, state: TrainState) -> bool:
+    def healthy(self, state: TrainState) -> bool:  # noqa: ARG002
         """A good moment to write a checkpoint; True if one was written."""
         return False
 

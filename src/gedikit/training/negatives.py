@@ -55,9 +55,7 @@ class Chains:
     def draw(self, state: TrainState) -> Batch:
         s = self.settings
         assert state.buffer is not None
-        slots, x = state.buffer.draw(
-            s.negatives, restart=s.restart, box=self.box, generator=state.generator
-        )
+        slots, x = state.buffer.draw(s.negatives, restart=s.restart, box=self.box, generator=state.generator)
         with frozen(state.network):
             x, acceptance = self._published(state, x) if s.sampler == "sgld" else self._adjusted(state, x)
         state.buffer.write(slots, x)

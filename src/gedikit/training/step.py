@@ -93,9 +93,7 @@ def learning_rate(settings: Settings, iteration: int) -> float:
     ramp = min(1.0, (iteration + 1) / settings.warmup) if settings.warmup else 1.0
     decay = 1.0
     if progress > settings.decay_from and settings.decay_to > 0:
-        decay = math.exp(
-            math.log(settings.decay_to) * (progress - settings.decay_from) / (1 - settings.decay_from)
-        )
+        decay = math.exp(math.log(settings.decay_to) * (progress - settings.decay_from) / (1 - settings.decay_from))
     return settings.learning_rate * ramp * decay
 
 

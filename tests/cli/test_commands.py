@@ -1,0 +1,278 @@
+"""The commands as a person runs them: real processes, real files."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gedikit.data.toy import moons
+
+ENV = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+def gedikit(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from gedikit.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=ENV, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "moons"
+    done = gedikit("fit", "moons", "--iters", 400, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def failed(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    """One sentence, the right exit code, never a traceback."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_help_starts_quickly_and_without_torch():
+    for _ in range(3):  # the best of three: other tests share the machine
+        began = time.perf_counter()
+        done = gedikit("--help")
+        seconds = time.perf_counter() - began
+        if seconds < 0.5:
+            break
+    assert done.returncode == 0
+    assert seconds < 0.5
+    for command in (
+        "demo",
+        "fit",
+        "predict",
+        "sample",
+        "evaluate",
+        "diagnose",
+        "report",
+        "methods",
+        "datasets",
+    ):
+        assert command in done.stdout
+    code = "import sys, gedikit.cli; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=ENV).returncode == 0
+
+
+def test_fit_fills_the_run_directory(run):
+    names = {path.name for path in run.iterdir()}
+    assert names == {"config.toml", "metrics.jsonl", "model.safetensors", "labels.csv", "report.html"}
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["iteration"] == 400
+    assert "learning_rate = 0.001" in (run / "config.toml").read_text()
+    assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_predict_writes_every_column(run, tmp_path):
+    x, y = moons(300, 3)
+    far = np.r_[x, [[50.0, 50.0]]]
+    pd.DataFrame(far, columns=["a", "b"]).assign(label=np.r_[y, 0]).to_csv(tmp_path / "new.csv", index=False)
+    done = gedikit("predict", run, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert done.returncode == 0, done.stderr
+    assert "301 rows" in done.stderr
+    assert "rows/s" in done.stderr
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert list(table.columns) == ["row", "cluster", "confidence", "log_density", "outlier_score"]
+    assert table["row"].tolist() == list(range(301))
+    agreement = (table["cluster"][:300] == y).mean()
+    assert max(agreement, 1 - agreement) > 0.98
+    assert table["outlier_score"].iloc[-1] == 1.0
+    assert table["log_density"].iloc[-1] == table["log_density"].min()
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])
+def test_predict_reads_every_kind_of_file(run, tmp_path, ending):
+    x, y = moons(50, 3)
+    path = tmp_path / f"data.{ending}"
+    if ending == "npy":
+        np.save(path, x)
+    elif ending == "npz":
+        np.savez(path, x=x, y=y)
+    else:
+        pd.DataFrame(x, columns=["a", "b"]).to_parquet(path)
+    done = gedikit("predict", run, path, "-o", tmp_path / "out.csv")
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(tmp_path / "out.csv")) == 50
+
+
+@pytest.mark.parametrize("ending", ["npz", "csv", "png"])
+def test_sample_writes_every_kind_of_file(run, tmp_path, ending):
+    path = tmp_path / f"samples.{ending}"
+    done = gedikit("sample", run, "-n", 60, "-o", path, "--cluster", 1)
+    assert done.returncode == 0, done.stderr
+    assert "acceptance" in done.stderr
+    assert "temperature 1" in done.stderr
+    if ending == "npz":
+        archive = np.load(path)
+        assert archive["x"].shape == (60, 2)
+        assert (archive["y"] == 1).mean() > 0.95
+    elif ending == "csv":
+        assert list(pd.read_csv(path).columns) == ["x0", "x1", "cluster"]
+    else:
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_evaluate_prints_figures_with_protocols(run, tmp_path):
+    figures = json.loads(gedikit("evaluate", run, "moons").stdout)
+    assert figures["nmi"]["value"] > 0.95
+    assert "test" in figures["nmi"]["protocol"]["split"]
+    assert figures["acc"]["protocol"]["n"] == 1000
+    assert -1.2 < figures["log_likelihood"]["value"] < -0.26
+    np.save(tmp_path / "x.npy", moons(100, 1)[0])
+    done = gedikit("evaluate", run, tmp_path / "x.npy")
+    assert set(json.loads(done.stdout)) == {"log_likelihood"}
+    assert "no labels" in done.stderr
+
+
+def test_diagnose_report_methods_and_datasets(run):
+    assert json.loads(gedikit("diagnose", run, "--json").stdout)["verdict"] == "healthy"
+    assert gedikit("report", run).stdout.strip() == str(run / "report.html")
+    assert "gedi-two-stage" in gedikit("methods").stdout
+    assert "digits" in gedikit("datasets").stdout
+
+
+def test_a_method_without_density_says_so(tmp_path):
+    done = gedikit("fit", "moons", "--method", "gedi-no-gen", "--iters", 50, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert pd.read_csv(tmp_path / "run" / "labels.csv")["log_density"].isna().all()
+    failed(gedikit("sample", tmp_path / "run", "-o", tmp_path / "s.npz"), 2, "learns no density")
+
+
+def test_two_stage_trains_the_density_first(tmp_path):
+    done = gedikit("fit", "moons", "--method", "gedi-two-stage", "--iters", 100, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(("generative" in r) == (r["iteration"] <= 50) for r in rows)
+    assert all(("invariance" in r) == (r["iteration"] > 50) for r in rows)
+
+
+def _bad_files(folder: Path) -> None:
+    x = moons(20, 0)[0]
+    np.save(folder / "nan.npy", np.where(np.arange(40).reshape(20, 2) == 7, np.nan, x))
+    np.save(folder / "one.npy", x[:1])
+    np.save(folder / "few.npy", x[:5])
+    np.save(folder / "flat.npy", np.ones((20, 2)))
+    np.save(folder / "none.npy", np.empty((0, 2)))
+    np.save(folder / "objects.npy", np.array([{}, "a"], dtype=object), allow_pickle=True)
+    np.save(folder / "wide.npy", np.ones((4, 3)))
+    (folder / "empty.csv").write_text("")
+    (folder / "text.csv").write_text("a,b\n1,red\n2,blue\n")
+    (folder / "broken.npz").write_bytes(b"PK\x03\x04 this is no archive")
+    (folder / "data.xlsx").write_text("x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["fit", "nan.npy"], 1, ["nan.npy", "NaN", "row 3, column 1"]),
+        (["fit", "one.npy"], 1, ["1 sample"]),
+        (["fit", "few.npy", "--clusters", "9"], 1, ["n_samples=5", "n_clusters=9"]),
+        (["fit", "flat.npy"], 1, ["all rows are the same"]),
+        (["fit", "none.npy"], 1, ["none.npy", "no values"]),
+        (["fit", "objects.npy"], 1, ["objects.npy"]),
+        (["fit", "empty.csv"], 1, ["empty.csv is empty"]),
+        (["fit", "text.csv"], 1, ["column 'b'", "'red'"]),
+        (["fit", "broken.npz"], 1, ["broken.npz"]),
+        (["fit", "data.xlsx"], 2, ["data.xlsx", ".parquet"]),
+        (["fit", "absent.csv"], 2, ["absent.csv"]),
+        (["fit", "moonz"], 2, ["'moonz'", "moons"]),
+        (["fit"], 2, ["DATA"]),
+        (["fit", "moons", "--method", "gdi"], 2, ["'gdi'", "gedi-no-gen"]),
+        (["fit", "moons", "--set", "speed=3"], 2, ["'speed'"]),
+        (["fit", "moons", "--set", "steps"], 2, ["key=value"]),
+        (["fit", "moons", "--set", "steps=many"], 2, ["steps must be int"]),
+        (["fit", "moons", "--iters", "-3"], 2, ["iterations must be positive"]),
+        (["fit", "moons", "--prior", "a,b"], 2, ["--prior"]),
+        (["fit", "moons", "--device", "tpu"], 2, ["'tpu'"]),
+        (["fit", "--resume"], 2, ["--out"]),
+        (["fit", "--resume", "--out", "absent"], 2, ["no run directory absent"]),
+        (["predict", "absent", "moons", "-o", "x.csv"], 2, ["no run directory absent"]),
+        (["nonsense"], 2, ["nonsense"]),
+        (["predict"], 2, ["argument", "run"]),
+        (["fit", "moons", "--iters", "few"], 2, ["--iters"]),
+        (["demo", "rabbits"], 2, ["'rabbits'"]),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, code, words, tmp_path):
+    _bad_files(tmp_path)
+    failed(gedikit(*arguments, cwd=tmp_path), code, *words)
+    assert not list(tmp_path.rglob("model.safetensors"))
+
+
+def test_a_finished_run_is_not_overwritten_and_data_must_fit(run, tmp_path):
+    before = (run / "model.safetensors").read_bytes()
+    failed(gedikit("fit", "moons", "--iters", 5, "--out", run), 2, "already holds a run")
+    assert (run / "model.safetensors").read_bytes() == before
+    np.save(tmp_path / "wide.npy", np.ones((4, 3)))
+    done = gedikit("predict", run, tmp_path / "wide.npy", "-o", tmp_path / "out.csv")
+    failed(done, 1, "wide.npy has 3 features", "trained on 2")
+    assert not (tmp_path / "out.csv").exists()
+    failed(gedikit("sample", run, "-o", tmp_path / "s.gif"), 2, "'.gif'")
+    failed(gedikit("fit", "--resume", "--iters", 9, "--out", run), 2, "--iters")
+
+
+def test_damaged_newer_and_unfinished_runs_are_named(run, tmp_path):
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(run, tmp_path / name))
+
+    cut = copy("cut")
+    (cut / "model.safetensors").write_bytes((run / "model.safetensors").read_bytes()[:1000])
+    failed(gedikit("evaluate", cut, "moons"), 1, "model.safetensors is damaged")
+    newer = copy("newer")
+    text = (newer / "config.toml").read_text()
+    (newer / "config.toml").write_text(text.replace("format = 1", "format = 99"))
+    failed(gedikit("evaluate", newer, "moons"), 1, "newer", "upgrade gedikit")
+    unfinished = copy("unfinished")
+    (unfinished / "model.safetensors").unlink()
+    failed(gedikit("evaluate", unfinished, "moons"), 1, "--resume")
+    garbled = copy("garbled")
+    (garbled / "config.toml").write_text("this is = = no toml")
+    failed(gedikit("report", garbled), 1, "config.toml is damaged")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_leaves_the_old_file_whole(run, tmp_path):
+    """A file system of one megabyte, mounted where that is allowed; else the write itself is made to fail."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system is not allowed here")
+    try:
+        (small / "out.csv").write_text("precious\n")
+        np.save(tmp_path / "x.npy", moons(20_000, 0)[0])
+        done = gedikit("predict", run, tmp_path / "x.npy", "-o", small / "out.csv")
+        failed(done, 1, "out.csv", "disk is full")
+        assert (small / "out.csv").read_text() == "precious\n"
+        assert [p.name for p in small.iterdir()] == ["out.csv"], "nothing half-written is left"
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_word(tmp_path):
+    import signal
+
+    out = tmp_path / "run"
+    command = [sys.executable, "-c", "from gedikit.cli import main; main()", "fit", "moons", "--iters", "600"]
+    command += ["--set", "checkpoint_every=50", "--set", "negatives=50", "--out", str(out)]
+    process = subprocess.Popen(command, env=ENV, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 100
+    while len(list((out / "checkpoints").glob("step-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    older, newest = sorted((out / "checkpoints").glob("step-*"))[-2:]
+    newest.write_bytes(newest.read_bytes()[:500])
+    done = gedikit("fit", "--resume", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert f"{newest.name} is damaged" in done.stderr
+    assert f"going on at iteration {int(older.stem.split('-')[1])} " in done.stderr
