@@ -1,6 +1,8 @@
 """The training loop as the published codes of this family write it: the thing to beat.
 
-Same arithmetic as method "gedi-as-printed": three forward passes, SGLD through `.backward()`, plain Adam.
+Same losses, sampler and sizes as method "gedi-as-printed". As in the scripts of JEM and VERA, which the paper
+builds on, the energies of data and samples and the logits of each view are passes of their own, SGLD keeps its
+graph, and Adam is the plain one.
 """
 
 import torch
@@ -20,8 +22,8 @@ class PublishedLoop:
         restart = (torch.rand(self.batch) < 0.05).float()[:, None]
         x = (restart * fresh + (1 - restart) * self.buffer[slots]).clone().requires_grad_(True)
         log_density = torch.logsumexp(self.network(x), dim=1).sum()
-        log_density.backward()
-        x = (x + 0.01**2 / 2 * x.grad + 0.01 * torch.randn_like(x)).detach()
+        score = torch.autograd.grad(log_density, [x], retain_graph=True)[0]
+        x = (x.data + 0.01**2 / 2 * score + 0.01 * torch.randn_like(x)).detach()
         self.buffer[slots] = x
         return x
 
@@ -29,8 +31,9 @@ class PublishedLoop:
         x = self.data[torch.randint(0, len(self.data), (self.batch,))]
         view = x + 0.03 * torch.randn_like(x)
         negative = self.sample()
+        data_energy = torch.logsumexp(self.network(x), 1).mean()
+        generative = torch.logsumexp(self.network(negative), 1).mean() - data_energy
         logits, view_logits = self.network(x), self.network(view)
-        generative = torch.logsumexp(self.network(negative), 1).mean() - torch.logsumexp(logits, 1).mean()
         p, view_p = F.softmax(logits, 1), F.softmax(view_logits, 1)
         invariance = -(view_p * F.log_softmax(logits, 1)).sum(1).mean()
         prior = -(torch.log(p.mean(0)) / p.shape[1]).sum()

@@ -51,7 +51,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n o"]:
         parameters = [p for layer in self.layers for p in (layer.weight, layer.bias)]
-        out: Tensor = Perceptron.apply(x, self.activation, self.active_end, *parameters)
+        out: Tensor = Perceptron.apply(x, self.activation, self.active_end, *parameters)  # type: ignore[no-untyped-call]
         return out
 
 

@@ -1,0 +1,37 @@
+"""The same code on a CUDA device."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import normalized_mutual_info_score
+
+from gedikit import GEDI
+from gedikit.data.toy import moons
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.mark.parametrize("sampler", ["importance", "mala", "sgld"])
+def test_fit_on_the_device_clusters_and_comes_back_to_the_cpu(sampler, tmp_path):
+    x, y = moons(1000, 0)
+    options = {"sampler": sampler, "negatives": 200}
+    if sampler == "sgld":
+        options |= {"step_size": 5e-5, "noise_std": 0.01, "energy_l2": 0.01}
+    model = GEDI(2, max_iter=400, random_state=0, device="cuda", options=options).fit(x)
+    assert model.fitted_.device.type == "cuda"
+    assert normalized_mutual_info_score(y, model.labels_) > 0.95
+    model.save(tmp_path / "model.safetensors")
+    on_cpu = GEDI.load(tmp_path / "model.safetensors", device="cpu")
+    np.testing.assert_allclose(on_cpu.score_samples(x), model.score_samples(x), atol=1e-2)
+    samples, clusters = model.sample(200, random_state=0)
+    assert np.isfinite(samples).all()
+    assert (on_cpu.predict(samples) == clusters).mean() > 0.99
+
+
+def test_cpu_and_device_agree_on_the_density_of_moons():
+    x, _ = moons(1000, 0)
+    values = [GEDI(2, max_iter=1000, random_state=0, device=d).fit(x).score(x) for d in ("cpu", "cuda")]
+    assert abs(values[0] - values[1]) < 0.05
