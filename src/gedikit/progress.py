@@ -20,9 +20,9 @@ class ProgressLine(Observer):
         self.console = console or Console(stderr=True)
         self.live = self.console.is_terminal
         self.bar = Progress(
-            TextColumn("[bold]{task.completed}/{task.total}"),
+            TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=20),
-            TextColumn("{task.fields[rate]:.0f} it/s"),
+            TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[losses]}"),
             console=self.console,
@@ -33,7 +33,7 @@ class ProgressLine(Observer):
         self.iterations = 0
         self.began = self.printed = time.monotonic()
         self.first = 0
-        self.task: TaskID | None = None
+        self.task: TaskID = self.bar.add_task("reading the data's geometry", total=None, rate="", losses="")
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -45,16 +45,16 @@ class ProgressLine(Observer):
     def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:
         self.optima, self.iterations, self.first = optima, iterations, state.iteration
         self.began = self.printed = time.monotonic()
-        self.task = self.bar.add_task(
-            "fit", total=iterations, completed=state.iteration, rate=0.0, losses="starting"
-        )
+        self.bar.update(self.task, total=iterations, completed=state.iteration, description="training")
 
     def measured(self, state: TrainState, row: dict[str, float]) -> None:
         elapsed = max(time.monotonic() - self.began, 1e-9)
         rate = (state.iteration - self.first) / elapsed
         losses = "  ".join(self._one(name, row[name]) for name in _SHORT if name in row)
-        if self.live and self.task is not None:
-            self.bar.update(self.task, completed=state.iteration, rate=rate, losses=losses)
+        if self.live:
+            at = f"{state.iteration}/{self.iterations}"
+            speed = f"{rate:.0f} it/s"
+            self.bar.update(self.task, completed=state.iteration, description=at, rate=speed, losses=losses)
         elif time.monotonic() - self.printed > _PLAIN_EVERY or state.iteration == self.iterations:
             self.printed = time.monotonic()
             left = (self.iterations - state.iteration) / max(rate, 1e-9)

@@ -64,6 +64,7 @@ class Settings:
     log_every: int = 25
     checkpoint_every: int = 500
     max_rollbacks: int = 4
+    threads: int = 1  # of the CPU while training; more are slower for small networks, and 0 leaves torch alone
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -127,7 +128,7 @@ _POSITIVE = (
 )
 _NOT_NEGATIVE = (
     *("generative", "invariance", "prior", "energy_l2", "frequencies", "noise", "noise_std", "warmup"),
-    "max_rollbacks",
+    *("max_rollbacks", "threads"),
 )
 _SHARES = ("walk_hold", "walk_end", "restart", "decay_from", "decay_to", "average")
 

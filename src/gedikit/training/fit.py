@@ -2,6 +2,8 @@
 
 import hashlib
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -76,7 +78,8 @@ def fit(
     optima = known_optima(method, log_prior)
     history = history or History()
     monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
-    train(state, step, monitor, observer or Observer(), history, optima)
+    with _threads(settings.threads if where.type == "cpu" else 0):
+        train(state, step, monitor, observer or Observer(), history, optima)
 
     kept = negatives.final(state, _KEPT_SAMPLES) if negatives else scaled[:_KEPT_SAMPLES].to(where)
     fitted = FittedModel(
@@ -108,6 +111,17 @@ def fit(
     )
     fitted.quantiles = density_quantiles(fitted.log_density(x))
     return fitted, history, state
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Use n threads for a while: small products on many threads spend their time waiting for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def known_optima(method: Method, log_prior: Tensor) -> dict[str, float]:
