@@ -149,7 +149,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         )
         self.n_iter_ = state.iteration
         self.history_ = kept.rows
-        self.labels_ = self.fitted_.labels(x)
+        self.labels_ = self.fitted_.training_labels
         return self
 
     def fit_predict(self, X: ArrayLike, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:  # noqa: ARG002
@@ -210,6 +210,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         """Write the model to one safetensors file, settings and history as JSON in its header."""
         fitted = self._fitted()
         fitted.info["history"] = self.history_
+        if hasattr(self, "feature_names_in_"):
+            fitted.info["feature_names"] = self.feature_names_in_.tolist()
         fitted.save(Path(path))
 
     @classmethod
@@ -236,6 +238,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         model.fitted_ = fitted
         model.n_features_in_ = fitted.n_features
         model.n_iter_ = fitted.info["iterations"]
+        model.labels_ = fitted.training_labels
+        if "feature_names" in fitted.info:
+            model.feature_names_in_ = np.array(fitted.info["feature_names"], dtype=object)
         model.history_ = fitted.info.get("history", [])
         return model
 

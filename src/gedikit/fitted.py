@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gedikit import networks
 from gedikit.data.scaling import Scaler
 from gedikit.errors import UsageError
+from gedikit.methods import get_method
 from gedikit.model import EnergyClassifier
 from gedikit.sampling import Box, SampleInfo, run_mala, run_sgld
 from gedikit.settings import Settings
@@ -66,6 +67,7 @@ class FittedModel:
     step_size: float
     log_normaliser: float | None  # log Γ in the units of the data, where it could be estimated
     quantiles: NDArray[np.float64]  # of the training data's log-density
+    training_labels: NDArray[np.int64]
     reference: Float[Tensor, "r d"]  # some training rows, scaled: for diagnosis without the data
     info: dict[str, Any]
 
@@ -151,8 +153,12 @@ class FittedModel:
         start: "buffer" continues the chains of the training (they are samples of the model already);
         "noise" begins uniformly in the domain.
         """
+        if not get_method(self.method).models_density:
+            raise UsageError(f"the model was trained with {self.method!r}, which learns no density to sample from")
         if n < 1:
             raise UsageError(f"the number of samples must be at least 1, not {n}")
+        if steps is not None and steps < 0:
+            raise UsageError(f"the number of steps must not be negative, not {steps}")
         if start not in STARTS:
             raise UsageError(f"start must be one of {', '.join(STARTS)}, not {start!r}")
         if cluster is not None and not 0 <= cluster < self.n_clusters:
@@ -212,6 +218,7 @@ class FittedModel:
                 ("scaler.scale", self.scaler.scale),
                 ("prior", self.prior),
                 ("quantiles", self.quantiles),
+                ("training_labels", self.training_labels),
             )
         }
         meta = {
@@ -244,6 +251,7 @@ class FittedModel:
             meta["step_size"],
             meta["log_normaliser"],
             tensors["quantiles"].numpy(),
+            tensors["training_labels"].numpy(),
             tensors["reference"].to(device),
             meta["info"],
         )

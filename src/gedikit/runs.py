@@ -1,6 +1,7 @@
 """A run on disk: what was asked for, how it went, where it can go on, and what came out."""
 
 import json
+import shutil
 import signal
 import tomllib
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ class RunConfig:
     data_seed: int
     device: str
     prior: tuple[float, ...]
+    columns: tuple[str, ...]
     fingerprint: str
     settings: dict[str, Any]
 
@@ -56,7 +58,7 @@ class RunConfig:
             values = {name: table[name] for name in cls.__dataclass_fields__}
         except KeyError as error:
             raise StorageError(f"{path} is damaged: {error.args[0]} is missing") from None
-        return cls(**{**values, "prior": tuple(values["prior"])})
+        return cls(**{**values, "prior": tuple(values["prior"]), "columns": tuple(values["columns"])})
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,17 @@ class Run:
         if not self.path.is_dir():
             raise UsageError(f"there is no run directory {self.path}")
         return RunConfig.from_toml(self.config_path)
+
+    def remove(self) -> None:
+        """Delete what a run consists of and nothing else; a directory that is no run of ours is refused."""
+        self.config()
+        self.forget_checkpoints()
+        for path in (self.metrics_path, self.log_path, self.model_path, self.report_path, self.labels_path):
+            path.unlink(missing_ok=True)
+        self.config_path.unlink()
+
+    def forget_checkpoints(self) -> None:
+        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
     def checkpoints(self) -> list[Path]:
         """Oldest first."""
@@ -215,7 +228,7 @@ class RunRecorder(Observer):
 
 def _toml_lines(table: dict[str, Any]) -> Iterable[str]:
     # JSON's strings, numbers and arrays are valid TOML
-    return [f"{name} = {json.dumps(value)}\n" for name, value in table.items()]
+    return [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in table.items()]
 
 
 def _json_lines(path: Path) -> Iterable[dict[str, Any]]:

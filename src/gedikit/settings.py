@@ -3,7 +3,6 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -105,11 +104,6 @@ def parse_assignments(pairs: typing.Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--set takes key=value, not {pair!r}")
         parsed[name.strip()] = value.strip()
     return parsed
-
-
-def changed(settings: Settings, base: Settings) -> Mapping[str, Any]:
-    """What differs between two settings."""
-    return {k: v for k, v in settings.as_dict().items() if v != base.as_dict()[k]}
 
 
 _CHOICES = {

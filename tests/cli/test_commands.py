@@ -164,7 +164,10 @@ def _bad_files(folder: Path) -> None:
     np.save(folder / "none.npy", np.empty((0, 2)))
     np.save(folder / "objects.npy", np.array([{}, "a"], dtype=object), allow_pickle=True)
     np.save(folder / "wide.npy", np.ones((4, 3)))
+    np.savez(folder / "labels.npz", x=x, y=np.arange(3))
     (folder / "empty.csv").write_text("")
+    (folder / "index.csv").write_text(",a,b\n0,1,2\n1,2,3\n")
+    (folder / "headless.csv").write_text("1.0,2.0\n2.0,3.0\n")
     (folder / "text.csv").write_text("a,b\n1,red\n2,blue\n")
     (folder / "broken.npz").write_bytes(b"PK\x03\x04 this is no archive")
     (folder / "data.xlsx").write_text("x")
@@ -186,6 +189,11 @@ def _bad_files(folder: Path) -> None:
         (["fit", "absent.csv"], 2, ["absent.csv"]),
         (["fit", "moonz"], 2, ["'moonz'", "moons"]),
         (["fit"], 2, ["DATA"]),
+        (["fit", "moons", "--clusters", "0"], 2, ["n_clusters must be at least 1"]),
+        (["fit", "moons", "--seed", "-1"], 2, ["--seed"]),
+        (["fit", "index.csv"], 1, ["no name", "index"]),
+        (["fit", "headless.csv"], 1, ["column names"]),
+        (["fit", "labels.npz"], 1, ["20 rows but 3 labels"]),
         (["fit", "moons", "--method", "gdi"], 2, ["'gdi'", "gedi-no-gen"]),
         (["fit", "moons", "--set", "speed=3"], 2, ["'speed'"]),
         (["fit", "moons", "--set", "steps"], 2, ["key=value"]),
@@ -205,7 +213,7 @@ def _bad_files(folder: Path) -> None:
 def test_bad_input_is_one_sentence(arguments, code, words, tmp_path):
     _bad_files(tmp_path)
     failed(gedikit(*arguments, cwd=tmp_path), code, *words)
-    assert not list(tmp_path.rglob("model.safetensors"))
+    assert not (tmp_path / "runs").exists(), "nothing is left in the way of the corrected command"
 
 
 def test_a_finished_run_is_not_overwritten_and_data_must_fit(run, tmp_path):
@@ -276,3 +284,38 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_word(tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"{newest.name} is damaged" in done.stderr
     assert f"going on at iteration {int(older.stem.split('-')[1])} " in done.stderr
+
+
+def test_columns_are_matched_by_name(tmp_path):
+    x, y = moons(300, 3)
+    pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "label": y}).to_csv(tmp_path / "xy.csv", index=False)
+    done = gedikit("fit", tmp_path / "xy.csv", "--clusters", 2, "--iters", 50, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert "'label' is kept for evaluation" in done.stderr
+    pd.DataFrame({"y": x[:, 1], "more": 1.0, "x": x[:, 0]}).to_csv(tmp_path / "yx.csv", index=False)
+    for name in ("xy", "yx"):
+        done = gedikit("predict", tmp_path / "run", tmp_path / f"{name}.csv", "-o", tmp_path / f"{name}.out")
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "xy.out").read_text() == (tmp_path / "yx.out").read_text()
+    pd.DataFrame({"x": x[:, 0], "z": x[:, 1]}).to_csv(tmp_path / "xz.csv", index=False)
+    failed(
+        gedikit("predict", tmp_path / "run", tmp_path / "xz.csv", "-o", tmp_path / "o"), 1, "lacks the column 'y'"
+    )
+
+
+def test_a_finished_run_completes_what_is_missing(run, tmp_path):
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    (copy / "report.html").unlink()
+    (copy / "labels.csv").unlink()
+    done = gedikit("fit", "--resume", "--out", copy)
+    assert done.returncode == 0, done.stderr
+    assert "trained already" in done.stderr
+    assert (copy / "labels.csv").read_text() == (run / "labels.csv").read_text()
+    assert (copy / "report.html").exists()
+
+
+def test_demo_does_not_delete_what_is_not_a_run(tmp_path):
+    (tmp_path / "config.toml").write_text("title = 'somebody else'")
+    (tmp_path / "precious.txt").write_text("keep me")
+    failed(gedikit("demo", "moons", "--out", tmp_path), 1, "config.toml")
+    assert (tmp_path / "precious.txt").read_text() == "keep me"

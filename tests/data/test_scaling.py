@@ -41,3 +41,20 @@ def test_log_jacobian_changes_units_of_a_density():
 def test_unknown_mode_is_named():
     with pytest.raises(UsageError, match="'robust'"):
         Scaler.fit(np.eye(3), "robust")
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_numbers_at_the_edge_of_floats(size):
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    np.testing.assert_allclose(Scaler.fit(size * x).transform(size * x), Scaler.fit(x).transform(x), atol=1e-5)
+
+
+def test_one_outlier_does_not_squeeze_the_rest():
+    x = np.random.default_rng(0).normal(size=(500, 2))
+    spoilt = np.r_[x, [[1e4, 0.0]]]
+    assert Scaler.fit(spoilt).scale[0] == pytest.approx(Scaler.fit(x).scale[0], rel=0.05)
+
+
+def test_transformed_numbers_stay_finite_squared():
+    z = Scaler.fit(np.eye(3)).transform(np.full((1, 3), 1e300))
+    assert np.isfinite(z.astype(np.float32) ** 2).all()

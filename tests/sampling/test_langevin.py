@@ -1,13 +1,9 @@
-import math
-
 import pytest
 import torch
 
 from gedikit.sampling import (
     Box,
     ReplayBuffer,
-    independence_step,
-    init_chains,
     run_mala,
     run_sgld,
     sgld_step,
@@ -64,24 +60,6 @@ def test_mala_keeps_a_uniform_density_uniform_in_its_box(generator):
     assert box.contains(x).all()
     counts = torch.histc(x, bins=10, min=0, max=1) / 2000
     assert counts.sub(1).abs().max() < 0.1
-
-
-def test_independence_moves_balance_two_far_modes(generator):
-    """All chains start in one of two modes 1:3; uniform proposals find the right shares, local steps cannot."""
-
-    def two_modes(x):
-        left = -0.5 * ((x + 3) / 0.3).square().sum(-1)
-        right = -0.5 * ((x - 3) / 0.3).square().sum(-1) + math.log(3)
-        return torch.logaddexp(left, right)
-
-    box = Box(torch.full((1,), -5.0), torch.full((1,), 5.0))
-    state = init_chains(two_modes, torch.full((4000, 1), -3.0))
-    log_q = torch.full((4000,), -box.log_volume)
-    for _ in range(150):
-        state, _ = independence_step(
-            two_modes, state, box.uniform(4000, generator), log_q, log_q, generator=generator
-        )
-    assert (state.position > 0).float().mean().item() == pytest.approx(0.75, abs=0.03)
 
 
 def test_a_proposal_without_density_is_never_accepted(generator):

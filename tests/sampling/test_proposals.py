@@ -43,3 +43,13 @@ def test_bank_estimates_a_known_integral_and_resamples_it(proposals, generator):
     x = bank.resample(f, 20_000, generator)
     torch.testing.assert_close(x.mean(0), center, atol=0.005, rtol=0)
     torch.testing.assert_close(x.std(0), torch.full((2,), 0.1), atol=0.005, rtol=0)
+
+
+def test_q_is_exact_where_kernels_reach_over_the_wall():
+    """A centre in the corner and a wide kernel: most of it lies outside and is cut off."""
+    edge = Proposals(torch.tensor([[1.9, 0.9]]), (0.5,), BOX)
+    n = 400
+    axes = [lo + (torch.arange(n) + 0.5) / n * (hi - lo) for lo, hi in zip(BOX.low, BOX.high, strict=True)]
+    grid = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
+    mass = edge.log_prob(grid).double().exp().sum() * math.exp(BOX.log_volume) / n**2
+    assert mass.item() == pytest.approx(1.0, abs=1e-3)

@@ -64,7 +64,7 @@ def test_rolling_back_restores_weights_and_halves_the_rate(state):
 
 
 def test_the_recipe_as_printed_diverges_and_says_so():
-    """FINDINGS: L_GEN of the paper's toy recipe runs away; it must end in an error, not in a model."""
+    """L_GEN of the paper's toy recipe runs away; it must end in an error, not in a model."""
     told = []
 
     class Listener(Observer):

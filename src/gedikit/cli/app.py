@@ -59,8 +59,10 @@ def fit(
     clusters: Annotated[
         int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")
     ] = None,
-    method: Annotated[str, typer.Option(help="A name from [bold]gedikit methods[/].")] = "gedi",
-    seed: Seed = 0,
+    method: Annotated[
+        str | None, typer.Option(help="A name from [bold]gedikit methods[/].", show_default="gedi")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same result.", show_default="0")] = None,
     iters: Annotated[int | None, typer.Option(help="Training iterations; the method's own if not given.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; runs/DATA-METHOD-SEED if not given.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -72,7 +74,7 @@ def fit(
         str | None,
         typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given."),
     ] = None,
-    device: Device = "auto",
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")] = None,
 ) -> None:
     """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
     from gedikit.cli import work
@@ -146,7 +148,7 @@ def report(run: RunPath) -> None:
     """Write the run's report, one HTML file that opens without a network."""
     from gedikit.cli import work
 
-    typer.echo(work.write_report(run))
+    typer.echo(work.report(run))
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -26,7 +26,7 @@ from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.settings import parse_assignments
 from gedikit.storage import write_atomically, write_text
-from gedikit.training.fit import check_prior, fingerprint, resolve_device
+from gedikit.training.fit import check_prior, check_rows, fingerprint, resolve_device, resolve_sampler
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -35,7 +35,7 @@ def demo(data: str, out: Path, seed: int) -> None:
     if data not in sources.BUILTIN:
         raise UsageError(f"demo takes a built-in data set ({', '.join(sources.BUILTIN)}), not {data!r}")
     if Run(out).exists:
-        shutil.rmtree(out)
+        Run(out).remove()
     fit(data, seed=seed, out=out)
     test = sources.load(data, split="test", seed=seed)
     fitted = _load(out, "cpu")
@@ -50,42 +50,65 @@ def fit(
     data: str | None,
     *,
     clusters: int | None = None,
-    method: str = "gedi",
-    seed: int = 0,
+    method: str | None = None,
+    seed: int | None = None,
     iters: int | None = None,
     out: Path | None = None,
     resume: bool = False,
     assignments: list[str] | None = None,
     prior: str | None = None,
-    device: str = "auto",
+    device: str | None = None,
 ) -> None:
     if resume:
-        run, config, dataset = _resumed(data, out, {"--iters": iters, "--set": assignments, "--clusters": clusters})
+        given = {
+            "--clusters": clusters,
+            "--method": method,
+            "--seed": seed,
+            "--iters": iters,
+            "--set": assignments or None,
+            "--prior": prior,
+            "--device": device,
+        }
+        run, config, dataset = _resumed(data, out, [name for name, value in given.items() if value is not None])
     else:
         if data is None:
             raise UsageError("fit needs DATA: a built-in data set or a file")
-        n_clusters = clusters or sources.default_clusters(data) or 8
-        class_prior = check_prior(_parse_prior(prior), n_clusters)
         changes: dict[str, Any] = dict(parse_assignments(assignments or []))
         if iters is not None:
             changes["iterations"] = iters
-        settings = get_method(method).settings(**changes)
-        resolve_device(device)
-        dataset = sources.load(data, seed=seed)
-        config = RunConfig(
-            source=data if data in sources.BUILTIN else str(Path(data).resolve()),
-            method=method,
-            n_clusters=n_clusters,
-            seed=seed,
-            data_seed=seed,
-            device=device,
-            prior=tuple(class_prior.tolist()),
-            fingerprint=fingerprint(dataset.x),
-            settings=settings.as_dict(),
-        )
-        run = Run(out or Path("runs") / f"{Path(data).stem}-{method}-{seed}")
+        config, dataset = _new(data, clusters, method or "gedi", seed or 0, changes, prior, device or "auto")
+        run = Run(out or Path("runs") / f"{Path(data).stem}-{config.method}-{config.seed}")
         run.create(config)
     _train(run, config, dataset)
+
+
+def _new(
+    data: str, clusters: int | None, method: str, seed: int, changes: dict[str, Any], prior: str | None, device: str
+) -> tuple[RunConfig, sources.Dataset]:
+    """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
+    if seed < 0:
+        raise UsageError(f"--seed must not be negative, not {seed}")
+    n_clusters = clusters if clusters is not None else sources.default_clusters(data) or 8
+    class_prior = check_prior(_parse_prior(prior), n_clusters)
+    settings = get_method(method).settings(**changes)
+    resolve_device(device)
+    dataset = sources.load(data, seed=seed)
+    check_rows(dataset.x, n_clusters)
+    if dataset.label_column:
+        console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
+    config = RunConfig(
+        source=data if data in sources.BUILTIN else str(Path(data).resolve()),
+        method=method,
+        n_clusters=n_clusters,
+        seed=seed,
+        data_seed=seed,
+        device=device,
+        prior=tuple(class_prior.tolist()),
+        columns=dataset.columns,
+        fingerprint=fingerprint(dataset.x),
+        settings=resolve_sampler(settings, dataset.x.shape[1]).as_dict(),
+    )
+    return config, dataset
 
 
 def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
@@ -96,53 +119,54 @@ def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
     return clusters
 
 
-def _resumed(data: str | None, out: Path | None, given: dict[str, Any]) -> tuple[Run, RunConfig, sources.Dataset]:
+def _resumed(data: str | None, out: Path | None, given: list[str]) -> tuple[Run, RunConfig, sources.Dataset]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to go on?")
-    changed = [name for name, value in given.items() if value]
-    if changed:
-        raise UsageError(f"--resume goes on with the settings of the run: leave out {', '.join(changed)}")
+    if given:
+        raise UsageError(f"--resume goes on with the settings of the run: leave out {', '.join(given)}")
     run = Run(out)
     config = run.config()
-    dataset = sources.load(data or config.source, seed=config.data_seed)
+    dataset = sources.load(data or config.source, seed=config.data_seed, columns=config.columns)
     if fingerprint(dataset.x) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than {data or config.source} holds now")
     return run, config, dataset
 
 
 def _train(run: Run, config: RunConfig, dataset: sources.Dataset) -> None:
-    iterations = config.settings["iterations"]
-    checkpoint = run.latest_checkpoint(config.fingerprint)
-    at = checkpoint[1]["iteration"] if checkpoint else 0
-    if run.model_path.exists() and at == 0:
-        console.print(f"{run.path} is finished already")
-        return
-    if at:
-        console.print(f"going on at iteration {at} of {iterations}")
-    model = GEDI(
-        config.n_clusters,
-        method=config.method,
-        prior=config.prior,
-        options=config.settings,
-        random_state=config.seed,
-        device=config.device,
-    )
-    with ProgressLine(console) as line, RunRecorder(run, config, line) as recorder:
-        model.fit_observed(dataset.x, recorder, checkpoint, run.history(up_to=at))
-    model.save(run.model_path)
-    shutil.rmtree(run.path / "checkpoints", ignore_errors=True)  # the model is whole: no way back is needed
-    rows = _write_predictions(model.fitted_, iter([dataset.x]), run.labels_path)
-    verdict = model.diagnose()
-    report_path = write_report(run.path)
+    """Train unless that is done, then write what a finished run has; the way back is given up last."""
+    if run.model_path.exists():
+        console.print(f"{run.path} is trained already")
+    else:
+        checkpoint = run.latest_checkpoint(config.fingerprint)
+        at = checkpoint[1]["iteration"] if checkpoint else 0
+        if at:
+            console.print(f"going on at iteration {at} of {config.settings['iterations']}")
+        model = GEDI(
+            config.n_clusters,
+            method=config.method,
+            prior=config.prior,
+            options=config.settings,
+            random_state=config.seed,
+            device=config.device,
+        )
+        with ProgressLine(console) as line, RunRecorder(run, config, line) as recorder:
+            model.fit_observed(dataset.x, recorder, checkpoint, run.history(up_to=at))
+        model.save(run.model_path)
+    fitted = _load(run.path, "cpu")
+    rows = _write_predictions(fitted, iter([dataset.x]), run.labels_path)
+    verdict = write_report(run, config, fitted, dataset)
+    run.forget_checkpoints()
     console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
     console.print(f"clusters of {rows} rows: {run.labels_path}")
-    console.print(f"report: {report_path}")
+    console.print(f"report: {run.report_path}")
 
 
 def predict(path: Path, data: str, output: Path, device: str) -> None:
     fitted = _load(path, device)
     began = time.monotonic()
-    rows = _write_predictions(fitted, _checked(sources.blocks(data, split="test"), fitted, data), output)
+    config = Run(path).config()
+    blocks = sources.blocks(data, split="test", seed=config.data_seed, columns=config.columns)
+    rows = _write_predictions(fitted, _checked(blocks, fitted, data), output)
     seconds = max(time.monotonic() - began, 1e-9)
     console.print(f"{rows} rows to {output} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
 
@@ -161,8 +185,6 @@ def sample(
     if output.suffix not in (".npz", ".csv", ".png"):
         raise UsageError(f"samples are written as .npz, .csv or .png, not as {output.suffix or 'no ending'!r}")
     fitted = _load(path, device)
-    if not get_method(fitted.method).models_density:
-        raise UsageError(f"the run was trained with {fitted.method!r}, which learns no density to sample from")
     x, info = fitted.sample(n, steps=steps, start=start, cluster=cluster, seed=seed)
     y = fitted.labels(x)
     if output.suffix == ".npz":
@@ -187,34 +209,39 @@ def sample(
 
 def evaluate(path: Path, data: str, device: str) -> None:
     fitted = _load(path, device)
-    dataset = sources.load(data, split="test", seed=Run(path).config().data_seed)
+    config = Run(path).config()
+    dataset = _other(config, data)
     _check_width(dataset.x, fitted, data)
     figures = _figures(fitted, dataset)
     if dataset.y is None:
         console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
-    sys.stdout.write(
-        json.dumps({f.name: {"value": f.value, "protocol": f.protocol} for f in figures}, indent=2) + "\n"
-    )
+    named = {f.name: {"value": f.value, "protocol": f.protocol} for f in figures}
+    sys.stdout.write(json.dumps(named, indent=2) + "\n")
 
 
 def diagnose(path: Path, data: str | None, as_json: bool) -> None:
     run = Run(path)
     fitted = _load(path, "cpu")
     config = run.config()
-    dataset = sources.load(data or config.source, split="test", seed=config.data_seed)
+    dataset = _other(config, data or config.source)
     _check_width(dataset.x, fitted, dataset.name)
-    rows = run.history().rows
-    result = diagnosis.diagnose(fitted, dataset.x[:2000], rows[-1] if rows else None)
+    result = _diagnosis(run, fitted, dataset)
     sys.stdout.write((json.dumps(result.as_dict(), indent=2) if as_json else str(result)) + "\n")
 
 
-def write_report(path: Path) -> Path:
+def report(path: Path) -> Path:
     run = Run(path)
     config = run.config()
     fitted = _load(path, "cpu")
-    dataset = sources.load(config.source, seed=config.data_seed)
-    held_out = sources.load(config.source, split="test", seed=config.data_seed)
-    rows = run.history().rows
+    write_report(run, config, fitted, sources.load(config.source, seed=config.data_seed, columns=config.columns))
+    return run.report_path
+
+
+def write_report(run: Run, config: RunConfig, fitted: FittedModel, dataset: sources.Dataset) -> diagnosis.Diagnosis:
+    """Write the page about the data the run was trained on; returns the verdict on it."""
+    # built-in shapes have points the training never saw; a file is all there is
+    held_out = _other(config, config.source) if config.source in sources.BUILTIN else dataset
+    verdict = _diagnosis(run, fitted, held_out)
     page = render(
         ReportData(
             title=Path(config.source).stem,
@@ -222,15 +249,26 @@ def write_report(path: Path) -> Path:
             x=dataset.x,
             labels=dataset.y,
             image_shape=dataset.image_shape,
-            history=rows,
+            history=run.history().rows,
             optima=fitted.info["optima"],
-            diagnosis=diagnosis.diagnose(fitted, held_out.x[:2000], rows[-1] if rows else None),
+            diagnosis=verdict,
             figures=_figures(fitted, held_out),
-            columns=dataset.columns,
+            columns=dataset.columns or None,
         )
     )
     write_text(run.report_path, page)
-    return run.report_path
+    return verdict
+
+
+def _other(config: RunConfig, data: str) -> sources.Dataset:
+    """Rows to look at a run with: of a built-in data set those it was not trained on."""
+    return sources.load(data, split="test", seed=config.data_seed, columns=config.columns)
+
+
+def _diagnosis(run: Run, fitted: FittedModel, dataset: sources.Dataset) -> diagnosis.Diagnosis:
+    rows = run.history().rows
+    some = np.random.default_rng(0).permutation(len(dataset.x))[:2000]  # a file may be sorted by class
+    return diagnosis.diagnose(fitted, dataset.x[np.sort(some)], rows[-1] if rows else None)
 
 
 def _load(path: Path, device: str) -> FittedModel:
@@ -244,7 +282,9 @@ def _load(path: Path, device: str) -> FittedModel:
 def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
     figures = []
     if dataset.y is not None:
-        figures += clustering_figures(dataset.y, fitted.labels(dataset.x), dataset.split)
+        known = ~pd.isna(dataset.y)
+        if known.any():
+            figures += clustering_figures(dataset.y[known], fitted.labels(dataset.x[known]), dataset.split)
     if not get_method(fitted.method).models_density:
         return figures
     name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"

@@ -17,32 +17,32 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-MAX_LEVELS = 16
+_DOUBLINGS = 16
 _ENDPOINTS = 64
+_STRANGE = 0.02
 
 
 def kernel_bandwidth(x: Float[Tensor, "n d"], generator: torch.Generator, max_points: int = 2000) -> float:
-    """The Gaussian kernel width that maximises the leave-one-out likelihood of (a subset of) x."""
-    x = x.cpu().double()
+    """The Gaussian kernel width that maximises the leave-one-out likelihood of (a subset of) x.
+
+    Copies of a point say nothing about the scale and are left out; so is the strangest part of the points, because
+    a single far outlier would otherwise ask for kernels as wide as its distance.
+    """
+    x = torch.unique(x.cpu().double(), dim=0)
     if len(x) > max_points:
         x = x[torch.randperm(len(x), generator=generator)[:max_points]]
     n, d = x.shape
-    squared = torch.cdist(x, x).square()
+    if n < 2:
+        return 1.0
+    squared = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square()
     squared.fill_diagonal_(math.inf)
-    nearest = squared.amin(1)
-    spread = float(x.std(0).max()) if n > 1 else 1.0
-    # exact copies say nothing about the scale; without any distance at all, take the unit
-    positive = nearest[nearest > 0]
-    if len(positive) == 0:
-        return max(spread, 1e-3)
-    squared[squared == 0] = math.inf
-    squared = squared[~torch.isinf(squared).all(1)]
-    floor = math.sqrt(float(positive.median()) / d)
-    widths = np.geomspace(0.1 * floor, max(10 * floor, 2 * spread), 60)
+    nearest = float(squared.amin(1).median()) ** 0.5 / d**0.5
+    widths = np.geomspace(0.1 * nearest, max(10 * nearest, 2 * float(x.std(0).max())), 60)
 
     def likelihood(h: float) -> float:
         log_norm = 0.5 * d * math.log(2 * math.pi * h * h)
-        return float((torch.logsumexp(-squared / (2 * h * h), dim=1) - log_norm).mean())
+        by_point = torch.logsumexp(-squared / (2 * h * h), dim=1) - log_norm
+        return float(by_point.sort().values[int(_STRANGE * n) :].mean())
 
     return float(max(widths, key=likelihood))
 
@@ -83,17 +83,17 @@ def neighbour_walk(
 ) -> NeighbourWalk:
     """Walks that double in length until they see at most `slack`·`n_clusters` groups."""
     points = x.cpu().numpy()
-    n = len(points)
-    rows = np.arange(n)
-    if n > max_anchors:
-        rows = np.sort(torch.randperm(n, generator=generator)[:max_anchors].numpy())
+    # copies of a point are one anchor: else each heap of copies would be a group of its own
+    _, rows, anchor = np.unique(points, axis=0, return_index=True, return_inverse=True)
+    if len(rows) > max_anchors:
+        rows = np.sort(rows[torch.randperm(len(rows), generator=generator)[:max_anchors].numpy()])
+        anchor = _nearest(points, points[rows])
     weights = _affinity(points[rows], min(n_neighbours, len(rows) - 1))
-    anchor = rows if len(rows) == n else _nearest(points, points[rows])
     degree = torch.from_numpy(np.asarray(weights.sum(1)).ravel())
     # two independent halves: a meeting of walks of one half with the other's is unbiased
     halves = [_one_step(weights, _ENDPOINTS, generator) for _ in range(2)]
     levels, groups = [torch.cat(halves, 1)], []
-    for _ in range(MAX_LEVELS):
+    for _ in range(_DOUBLINGS):
         groups.append(_groups(halves[0], halves[1], degree))
         if groups[-1] <= slack * n_clusters:
             break
@@ -102,7 +102,7 @@ def neighbour_walk(
     as_tensor = torch.from_numpy
     return NeighbourWalk(
         torch.stack(levels).to(torch.int32),
-        as_tensor(np.ascontiguousarray(anchor, dtype=np.int64)),
+        as_tensor(np.ascontiguousarray(anchor.ravel(), dtype=np.int64)),
         as_tensor(np.ascontiguousarray(rows, dtype=np.int64)),
         tuple(groups),
     )
@@ -125,14 +125,14 @@ def _affinity(points: NDArray[np.float32], k: int) -> sparse.csr_matrix:
 def _one_step(weights: sparse.csr_matrix, r: int, generator: torch.Generator) -> Int[Tensor, "n r"]:
     """r steps from every node, by inverting the cumulated weights of all rows at once."""
     n = weights.shape[0]
-    cumulated = torch.from_numpy(np.concatenate([[0.0], np.cumsum(weights.data)]))
-    start = cumulated[torch.from_numpy(weights.indptr[:-1].astype(np.int64))]
-    end = cumulated[torch.from_numpy(weights.indptr[1:].astype(np.int64))]
-    u = start[:, None] + (end - start)[:, None] * torch.rand(n, r, generator=generator, dtype=torch.float64)
+    first = torch.from_numpy(weights.indptr[:-1].astype(np.int64))[:, None]
+    last = torch.from_numpy(weights.indptr[1:].astype(np.int64))[:, None] - 1
+    row_sum = np.repeat(np.asarray(weights.sum(1)).ravel(), np.diff(weights.indptr))
+    cumulated = torch.from_numpy(np.concatenate([[0.0], np.cumsum(weights.data / row_sum)]))
+    start, end = cumulated[first], cumulated[last + 1]
+    u = start + (end - start) * torch.rand(n, r, generator=generator, dtype=torch.float64)
     position = torch.searchsorted(cumulated, u, right=True) - 1
-    low = torch.from_numpy(weights.indptr[:-1].astype(np.int64))[:, None]
-    high = torch.from_numpy(weights.indptr[1:].astype(np.int64))[:, None] - 1
-    position = torch.minimum(torch.maximum(position, low), high)  # rounding at a row's border
+    position = torch.minimum(torch.maximum(position, first), last)  # rounding at a row's border
     return torch.from_numpy(weights.indices.astype(np.int64))[position]
 
 

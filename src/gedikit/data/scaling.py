@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from gedikit.errors import UsageError
 
 MODES = ("auto", "features", "global", "none")
+_FARTHEST = 1e15  # its square is still a 32-bit float
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,22 @@ class Scaler:
         n_features = x.shape[1]
         if mode == "none":
             return cls(np.zeros(n_features), np.ones(n_features))
+        size = np.abs(x).max() or 1.0
+        x = x / size  # squares of very large and very small numbers would leave the range of floats
         mean = x.mean(0)
         if mode == "auto":
             spread = np.ptp(x, axis=0)
             widest = spread.max()
             mode = "global" if n_features > 2 and np.mean(spread >= 0.9 * widest) > 0.5 else "features"
-        common = np.full(n_features, np.sqrt(np.mean((x - mean) ** 2)))
-        scale = common if mode == "global" else x.std(0)
+        deviation = _deviation(x)
+        scale = np.full(n_features, np.sqrt(np.mean(deviation**2))) if mode == "global" else deviation
         # below the rounding error of its own mean, a column's deviation is no deviation
         constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
-        return cls(mean, np.where(constant, 1.0, scale))
+        return cls(size * mean, np.where(constant, 1.0, size * scale))
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        return ((np.asarray(x, dtype=np.float64) - self.mean) / self.scale).astype(np.float32)
+        z = (np.asarray(x, dtype=np.float64) - self.mean) / self.scale
+        return np.clip(z, -_FARTHEST, _FARTHEST).astype(np.float32)
 
     def inverse(self, z: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(z, dtype=np.float64) * self.scale + self.mean
@@ -53,3 +57,11 @@ class Scaler:
     def log_jacobian(self) -> float:
         """log |dz/dx|: add it to a log-density of z to have that of x."""
         return float(-np.log(self.scale).sum())
+
+
+def _deviation(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation of each column with its extreme hundredths pulled in: one outlier sets no scale."""
+    low, high = np.quantile(x, [0.01, 0.99], axis=0)
+    inner: NDArray[np.float64] = np.clip(x, low, high).std(0)
+    robust: NDArray[np.float64] = np.where(inner > 0, inner, x.std(0))
+    return robust

@@ -2,7 +2,7 @@
 
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class Dataset:
     y: NDArray[Any] | None = None
     split: str = "all rows"
     image_shape: tuple[int, int] | None = None
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
+    label_column: str | None = None
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,26 @@ class Builtin:
     load: Callable[[str, int], Dataset]
 
 
-def load(source: str, *, split: str = "train", seed: int = 0) -> Dataset:
-    """A built-in name, or a .npy, .npz, .csv or .parquet file."""
+@dataclass(frozen=True)
+class Table:
+    """What a file holds: rows, labels if there are any, and names if it has them."""
+
+    x: Any
+    y: NDArray[Any] | None = None
+    columns: tuple[str, ...] = ()
+    label_column: str | None = None
+
+
+def load(source: str, *, split: str = "train", seed: int = 0, columns: tuple[str, ...] = ()) -> Dataset:
+    """A built-in name, or a .npy, .npz, .csv or .parquet file; with `columns`, those, in that order."""
     if source in BUILTIN:
         return BUILTIN[source].load(split, seed)
     path = _existing(source)
-    x, y, columns = _READERS[path.suffix](path)
-    return Dataset(str(path), _numeric(x, path), y, columns=columns)
+    table = _ordered(_READERS[path.suffix.lower()](path), columns, path)
+    x = _numeric(table.x, path)
+    if table.y is not None and len(table.y) != len(x):
+        raise DataError(f"{path} has {len(x)} rows but {len(table.y)} labels")
+    return Dataset(str(path), x, table.y, columns=table.columns, label_column=table.label_column)
 
 
 def default_clusters(source: str) -> int | None:
@@ -51,31 +65,19 @@ def default_clusters(source: str) -> int | None:
     return BUILTIN[source].n_clusters if source in BUILTIN else None
 
 
-def blocks(source: str, *, split: str = "train", seed: int = 0) -> Iterator[NDArray[Any]]:
+def blocks(
+    source: str, *, split: str = "train", seed: int = 0, columns: tuple[str, ...] = ()
+) -> Iterator[NDArray[Any]]:
     """The rows of `source` piece by piece; a file larger than memory is never read whole."""
     if source in BUILTIN:
         yield load(source, split=split, seed=seed).x
         return
     path = _existing(source)
-    if path.suffix == ".csv":
-        import pandas as pd
-
-        try:
-            with pd.read_csv(path, chunksize=_BLOCK) as reader:
-                for frame in reader:
-                    yield _numeric(_split_frame(frame, path)[0], path)
-        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise DataError(f"{path} is not a readable CSV file: {error}") from error
-        return
-    if path.suffix == ".parquet":
-        import pyarrow.parquet
-
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_BLOCK):
-            yield _numeric(_split_frame(batch.to_pandas(), path)[0], path)
-        return
-    x, _, _ = _READERS[path.suffix](path)
-    for start in range(0, len(x), _BLOCK):
-        yield _numeric(x[start : start + _BLOCK], path)
+    first = 0
+    for table in _BLOCK_READERS[path.suffix.lower()](path):
+        x = _numeric(_ordered(table, columns, path).x, path, first)
+        yield x
+        first += len(x)
 
 
 def _toy(name: str) -> Callable[[str, int], Dataset]:
@@ -110,10 +112,10 @@ BUILTIN["digits"] = Builtin("digits", "scikit-learn's 1797 real handwritten digi
 
 def _existing(source: str) -> Path:
     path = Path(source)
-    kinds = ", ".join(_READERS)
-    if path.suffix not in _READERS:
+    if path.suffix.lower() not in _READERS:
         raise UsageError(
-            f"{source!r} is neither a built-in data set ({', '.join(BUILTIN)}) nor a file ending in {kinds}"
+            f"{source!r} is neither a built-in data set ({', '.join(BUILTIN)}) "
+            f"nor a file ending in {', '.join(_READERS)}"
         )
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
@@ -122,14 +124,14 @@ def _existing(source: str) -> Path:
     return path
 
 
-def _read_npy(path: Path) -> tuple[Any, None, None]:
+def _read_npy(path: Path) -> Table:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False), None, None
+        return Table(np.load(path, mmap_mode="r", allow_pickle=False))
     except (ValueError, OSError, EOFError) as error:
         raise DataError(f"{path} is not a readable .npy file of numbers: {error}") from error
 
 
-def _read_npz(path: Path) -> tuple[Any, NDArray[Any] | None, None]:
+def _read_npz(path: Path) -> Table:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -140,45 +142,96 @@ def _read_npz(path: Path) -> tuple[Any, NDArray[Any] | None, None]:
         wanted = list(arrays)
     if not wanted:
         raise DataError(f"{path} holds {', '.join(arrays) or 'nothing'}; the rows must be named x, X or data")
-    y = next((arrays[name] for name in LABEL_COLUMNS if name in arrays), None)
-    return arrays[wanted[0]], y, None
+    label = next((name for name in LABEL_COLUMNS if name in arrays), None)
+    return Table(arrays[wanted[0]], arrays[label] if label else None, label_column=label)
 
 
-def _read_csv(path: Path) -> tuple[Any, NDArray[Any] | None, tuple[str, ...]]:
+def _array_blocks(path: Path) -> Iterator[Table]:
+    x = _READERS[path.suffix.lower()](path).x
+    for start in range(0, max(len(x), 1), _BLOCK):
+        yield Table(x[start : start + _BLOCK])
+
+
+def _csv_blocks(path: Path, rows: int = _BLOCK) -> Iterator[Table]:
     import pandas as pd
 
     try:
-        frame = pd.read_csv(path)
+        with pd.read_csv(path, chunksize=rows) as reader:
+            for frame in reader:
+                yield _table(frame, path)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a readable CSV file: {error}") from error
-    return _split_frame(frame, path)
 
 
-def _read_parquet(path: Path) -> tuple[Any, NDArray[Any] | None, tuple[str, ...]]:
-    import pandas as pd
-
+def _parquet_blocks(path: Path) -> Iterator[Table]:
     try:
-        frame = pd.read_parquet(path)
+        import pyarrow
+        import pyarrow.parquet
     except ImportError:
         raise UsageError("reading .parquet needs pyarrow: pip install 'gedikit[parquet]'") from None
-    except (OSError, ValueError) as error:
+    try:
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_BLOCK):
+            yield _table(batch.to_pandas(), path)
+    except pyarrow.ArrowException as error:
         raise DataError(f"{path} is not a readable .parquet file: {error}") from error
-    return _split_frame(frame, path)
 
 
-def _split_frame(frame: Any, path: Path) -> tuple[Any, NDArray[Any] | None, tuple[str, ...]]:
-    labels = [c for c in frame.columns if str(c).lower() in LABEL_COLUMNS]
-    y = frame[labels[0]].to_numpy() if labels else None
-    features = frame.drop(columns=labels)
+def _whole(read: Callable[[Path], Iterator[Table]]) -> Callable[[Path], Table]:
+    """Read all blocks of a file as one table."""
+
+    def read_whole(path: Path) -> Table:
+        parts = list(read(path))
+        if not parts:
+            raise DataError(f"{path} has a header but no rows")
+        y = None if parts[0].y is None else np.concatenate([part.y for part in parts])
+        return Table(np.concatenate([part.x for part in parts]), y, parts[0].columns, parts[0].label_column)
+
+    return read_whole
+
+
+def _table(frame: Any, path: Path) -> Table:
+    """A data frame as rows of numbers; a label column is set aside, what cannot be meant is refused."""
+    names = [str(c) for c in frame.columns]
+    if names and all(_is_number(name) for name in names):
+        raise DataError(f"the first line of {path} holds numbers, not names: add a line of column names")
+    unnamed = [name for name in names if name.startswith("Unnamed:")]
+    if unnamed:
+        raise DataError(f"a column of {path} has no name and looks like an index: drop it, or name it to use it")
+    lower = [name.lower() for name in names]
+    known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in lower]  # x and y are coordinates
+    label = next((frame.columns[lower.index(name)] for name in known if name in lower), None)
+    features = frame if label is None else frame.drop(columns=[label])
     for column in features.columns:
         if features[column].dtype.kind not in "biuf":
             seen = features[column].iloc[0] if len(features) else ""
             raise DataError(f"column {column!r} of {path} holds text such as {seen!r}; only numbers can be used")
-    return features.to_numpy(), y, tuple(str(c) for c in features.columns)
+    y = None if label is None else frame[label].to_numpy()
+    return Table(
+        features.to_numpy(), y, tuple(str(c) for c in features.columns), None if label is None else str(label)
+    )
 
 
-def _numeric(x: Any, path: Path) -> NDArray[Any]:
-    """A two-dimensional array of finite numbers, or a sentence."""
+def _ordered(table: Table, columns: tuple[str, ...], path: Path) -> Table:
+    """The columns a model was trained on, in its order; files without names are taken as they are."""
+    if not columns or not table.columns or table.columns == columns:
+        return table
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise DataError(f"{path} lacks the column {missing[0]!r} that the model was trained on")
+    order = [table.columns.index(name) for name in columns]
+    return replace(table, x=table.x[:, order], columns=columns)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numeric(x: Any, path: Path, first: int = 0) -> NDArray[Any]:
+    """A two-dimensional array of finite numbers, or a sentence; `first` is the number of its first row."""
     if x.dtype.kind not in "biuf":
         raise DataError(f"{path} holds values of type {x.dtype}; only numbers can be used")
     if x.ndim == 3:
@@ -193,16 +246,22 @@ def _numeric(x: Any, path: Path) -> NDArray[Any]:
             if bad.any():
                 row, column = np.argwhere(bad)[0]
                 raise DataError(
-                    f"{path} has a value that is NaN or infinite in row {start + row}, column {column}; "
+                    f"{path} has a value that is NaN or infinite in row {first + start + row}, column {column}; "
                     "fill or drop such rows first"
                 )
     numeric: NDArray[Any] = x
     return numeric
 
 
-_READERS: dict[str, Callable[[Path], tuple[Any, NDArray[Any] | None, tuple[str, ...] | None]]] = {
+_READERS: dict[str, Callable[[Path], Table]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
+    ".csv": _whole(_csv_blocks),
+    ".parquet": _whole(_parquet_blocks),
+}
+_BLOCK_READERS: dict[str, Callable[[Path], Iterator[Table]]] = {
+    ".npy": _array_blocks,
+    ".npz": _array_blocks,
+    ".csv": _csv_blocks,
+    ".parquet": _parquet_blocks,
 }

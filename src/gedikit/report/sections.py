@@ -60,7 +60,7 @@ def curves(data: ReportData) -> list[Picture]:
     made = []
     for name in present:
         title, caption = _CURVES[name]
-        if name == "generative" and data.fitted.settings.sampler != "importance":
+        if name == "generative" and data.fitted.info["sampler"] != "importance":
             caption = "Minus the energy gap: it should end near 0 and need not fall on the way."
         panel = plots.loss_panel(data.history, name, data.optima.get(name))
         made.append(Picture(title, png_uri(panel), caption))

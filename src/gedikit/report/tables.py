@@ -36,7 +36,7 @@ def facts(data: ReportData, *, has_density: bool) -> list[tuple[str, str]]:
         ("method", fitted.method),
         ("iterations", _whole(info.get("iterations"))),
         ("seed", str(info.get("seed", ""))),
-        ("sampler", fitted.settings.sampler if has_density else ""),
+        ("sampler", fitted.info["sampler"] if has_density else ""),
         ("versions", versions),
     ]
     return [(name, value) for name, value in known if value]

@@ -92,25 +92,6 @@ def mala_step(
     return _choose(accept, proposal, state), accept
 
 
-def independence_step(
-    log_density: LogDensity,
-    state: ChainState,
-    proposal: Float[Tensor, "n d"],
-    log_q_proposal: Float[Tensor, " n"],
-    log_q_state: Float[Tensor, " n"],
-    *,
-    generator: torch.Generator,
-) -> tuple[ChainState, Bool[Tensor, " n"]]:
-    """Jump to a point drawn from a known density q, accepted with min(1, p(x′)q(x)/p(x)q(x′)).
-
-    The exact move between modes that no local step would connect.
-    """
-    moved = init_chains(log_density, proposal)
-    log_ratio = moved.log_density - state.log_density + log_q_state - log_q_proposal
-    accept = _accept(log_ratio, generator)
-    return _choose(accept, moved, state), accept
-
-
 def adapt_step(step: Tensor, accepted: Float[Tensor, "..."], rate: float, target: float = 0.57) -> Tensor:
     """Multiplicative step-size adaptation towards MALA's best acceptance rate (Roberts & Rosenthal, 1998)."""
     return step * torch.exp(rate * (accepted - target))

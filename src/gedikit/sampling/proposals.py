@@ -19,11 +19,7 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class Proposals:
-    """q(x) = u/|Ω| + (1−u) mean over widths h and centres a of N(x; a, h²I), cut to Ω.
-
-    The Gaussians' mass outside Ω is re-drawn, not renormalised: with Ω wider than the data by several h it
-    is negligible.
-    """
+    """q(x) = u/|Ω| + (1−u) mean over widths h and centres a of N(x; a, h²I) cut to Ω and normalised there."""
 
     centers: Float[Tensor, "k d"]
     widths: tuple[float, ...]
@@ -54,6 +50,13 @@ class Proposals:
         """log q(x) for x in Ω, in blocks of bounded memory."""
         return torch.cat([self._log_prob_block(block) for block in x.split(_CHUNK)])
 
+    def _log_mass_inside(self, h: float) -> Float[Tensor, " k"]:
+        """log of the share of each Gaussian that lies in Ω."""
+        below = torch.special.ndtr((self.box.low - self.centers) / h)
+        above = torch.special.ndtr((self.box.high - self.centers) / h)
+        inside: Tensor = (above - below).log().sum(-1)
+        return inside
+
     def _log_prob_block(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         k, d = self.centers.shape
         squared = torch.cdist(x, self.centers).square()
@@ -62,7 +65,8 @@ class Proposals:
         share = math.log((1 - self.uniform_share) / len(self.widths))
         for h in self.widths:
             log_norm = math.log(k) + 0.5 * d * math.log(2 * math.pi * h * h)
-            parts.append(torch.logsumexp(-squared / (2 * h * h), dim=1) - log_norm + share)
+            kernels = -squared / (2 * h * h) - self._log_mass_inside(h)
+            parts.append(torch.logsumexp(kernels, dim=1) - log_norm + share)
         return torch.logsumexp(torch.stack(parts), dim=0)
 
 

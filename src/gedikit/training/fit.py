@@ -52,13 +52,11 @@ def fit(
     """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given."""
     where = resolve_device(device)
     class_prior = check_prior(prior, n_clusters)
-    _check_rows(x, n_clusters)
-    settings = _resolve_sampler(settings, x.shape[1])
+    check_rows(x, n_clusters)
+    asked, settings = settings, resolve_sampler(settings, x.shape[1])
 
     scaler = Scaler.fit(x, settings.scaling)
     scaled = torch.from_numpy(scaler.transform(x))
-    if not bool((scaled.std(0) > 0).any()):
-        raise DataError("all rows are the same: there is nothing to learn from constant columns")
     # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
     setup = torch.Generator().manual_seed(seed)
     bandwidth = kernel_bandwidth(scaled, setup)
@@ -81,10 +79,10 @@ def fit(
     with _threads(settings.threads if where.type == "cpu" else 0):
         train(state, step, monitor, observer or Observer(), history, optima)
 
-    kept = negatives.final(state, _KEPT_SAMPLES) if negatives else scaled[:_KEPT_SAMPLES].to(where)
+    kept, log_gamma = negatives.final(state, _KEPT_SAMPLES) if negatives else (scaled[:0].to(where), None)
     fitted = FittedModel(
         network=state.average,
-        settings=settings,
+        settings=asked,
         method=method.name,
         scaler=scaler,
         box=box,
@@ -92,11 +90,13 @@ def fit(
         bandwidth=bandwidth,
         buffer=kept,
         step_size=float(state.chain_step),
-        log_normaliser=_log_normaliser(state, negatives, scaler),
+        log_normaliser=None if log_gamma is None else log_gamma - scaler.log_jacobian,
         quantiles=np.empty(0),
+        training_labels=np.empty(0, dtype=np.int64),
         reference=scaled[torch.randperm(len(scaled), generator=setup)[:_KEPT_REFERENCE]].to(where),
         info={
             "seed": seed,
+            "sampler": settings.sampler,
             "iterations": state.iteration,
             "n_samples": len(x),
             "events": state.events,
@@ -110,6 +110,7 @@ def fit(
         },
     )
     fitted.quantiles = density_quantiles(fitted.log_density(x))
+    fitted.training_labels = fitted.labels(x)
     return fitted, history, state
 
 
@@ -162,14 +163,18 @@ def check_prior(prior: NDArray[Any] | None, n_clusters: int) -> NDArray[np.float
     return np.asarray(p / p.sum())
 
 
-def _check_rows(x: NDArray[Any], n_clusters: int) -> None:
+def check_rows(x: NDArray[Any], n_clusters: int) -> None:
+    """Refuse data that nothing can be learned from."""
     if len(x) < 2:
         raise DataError(f"n_samples={len(x)}: at least two rows are needed")
     if len(x) < n_clusters:
         raise DataError(f"n_samples={len(x)} should be >= n_clusters={n_clusters}")
+    if np.all(x == x[0]):
+        raise DataError("all rows are the same: there is nothing to learn from constant columns")
 
 
-def _resolve_sampler(settings: Settings, n_features: int) -> Settings:
+def resolve_sampler(settings: Settings, n_features: int) -> Settings:
+    """What "auto" means for so many features."""
     if settings.sampler == "auto":
         few = n_features <= MAX_IMPORTANCE_FEATURES
         return settings.replace(sampler="importance" if few else "mala")
@@ -204,10 +209,11 @@ def _negatives(
         return None, None
     if settings.sampler == "importance":
         centers = data[torch.randperm(len(data), generator=generator)[:_MAX_CENTERS]]
-        proposals = Proposals(centers, (bandwidth, 3 * bandwidth), box)
-        bank = ProposalBank.build(proposals, settings.bank, generator)
+        widths = (bandwidth, 3 * bandwidth)
+        bank = ProposalBank.build(Proposals(centers, widths, box), settings.bank, generator)
         moved = ProposalBank(bank.points.to(device), bank.log_q.to(device))
-        return WeightedProposals(moved, settings.negatives), None
+        proposals = Proposals(centers.to(device), widths, box.to(device))
+        return WeightedProposals(proposals, moved, settings.negatives), None
     if settings.buffer_start == "noise":
         start = box.uniform(settings.buffer, generator)
     else:
@@ -215,13 +221,3 @@ def _negatives(
         noise = torch.randn(settings.buffer, data.shape[1], generator=generator)
         start = box.reflect(data[rows] + sigma * noise)
     return Chains(settings, box.to(device)), ReplayBuffer(start.to(device))
-
-
-def _log_normaliser(state: TrainState, negatives: Negatives | None, scaler: Scaler) -> float | None:
-    """log Γ with p(x) = exp(f)/Γ in the units of the data, from the whole proposal bank."""
-    if not isinstance(negatives, WeightedProposals):
-        return None
-    with torch.inference_mode():
-        density = state.average.log_density(negatives.bank.points)
-        log_gamma = objectives.log_normaliser(density.double(), negatives.bank.log_q.double())
-    return float(log_gamma) - scaler.log_jacobian

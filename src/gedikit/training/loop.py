@@ -79,5 +79,5 @@ def train(
             monitor.remember(state)
             if observer.healthy(state):
                 monitor.remember(state, only=True)
-        if observer.should_stop():
-            raise Interrupted(observer.stopped(state))
+            if observer.should_stop():  # only at a state that was found healthy
+                raise Interrupted(observer.stopped(state))

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gedikit.sampling import Box, ProposalBank, adapt_step, init_chains, mala_step, run_sgld
+from gedikit import objectives
+from gedikit.sampling import Box, ProposalBank, Proposals, adapt_step, init_chains, mala_step, run_sgld
 from gedikit.settings import Settings
 from gedikit.training.state import TrainState, frozen
 
@@ -23,8 +24,8 @@ class Batch(NamedTuple):
 class Negatives(Protocol):
     def draw(self, state: TrainState) -> Batch: ...
 
-    def final(self, state: TrainState, n: int) -> Float[Tensor, "n d"]:
-        """n points of the averaged model to keep for later sampling."""
+    def final(self, state: TrainState, n: int) -> tuple[Float[Tensor, "n d"], float | None]:
+        """n points of the averaged model to start later samples from, and log Γ where it can be estimated."""
         ...
 
 
@@ -32,6 +33,7 @@ class Negatives(Protocol):
 class WeightedProposals:
     """Draws from a scored bank; the loss weights them by exp f/q."""
 
+    proposals: Proposals
     bank: ProposalBank
     count: int
 
@@ -39,10 +41,13 @@ class WeightedProposals:
         points, log_q = self.bank.draw(self.count, state.generator)
         return Batch(points, log_q, None)
 
-    def final(self, state: TrainState, n: int) -> Float[Tensor, "n d"]:
+    def final(self, state: TrainState, n: int) -> tuple[Float[Tensor, "n d"], float]:
+        # other proposals than those trained with
+        bank = ProposalBank.build(self.proposals, len(self.bank.points), state.generator)
         with torch.inference_mode():
-            density = state.average.log_density(self.bank.points)
-        return self.bank.resample(density, n, state.generator)
+            density = state.average.log_density(bank.points)
+            log_gamma = objectives.log_normaliser(density.double(), bank.log_q.double())
+        return bank.resample(density, n, state.generator), float(log_gamma)
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,6 @@ class Chains:
             rate += accepted / self.settings.steps
         return chains.position, rate
 
-    def final(self, state: TrainState, n: int) -> Float[Tensor, "n d"]:
+    def final(self, state: TrainState, n: int) -> tuple[Float[Tensor, "n d"], None]:
         assert state.buffer is not None
-        return state.buffer.positions[:n].clone()
+        return state.buffer.positions[:n].clone(), None

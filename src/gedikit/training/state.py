@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gedikit.errors import UsageError
 from gedikit.model import EnergyClassifier
 from gedikit.sampling import ReplayBuffer
 from gedikit.settings import Settings
@@ -85,7 +86,10 @@ class TrainState:
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": {0: moments} if moments else {}, "param_groups": groups})
         self.chain_step = tensors["chain_step"].clone().to(device)
-        self.generator.set_state(tensors["generator"].cpu())
+        try:
+            self.generator.set_state(tensors["generator"].cpu())
+        except RuntimeError:
+            raise UsageError("this checkpoint was written on another kind of device: resume it there") from None
         if self.buffer is not None:
             self.buffer.positions = tensors["buffer"].clone().to(device)
         self.iteration = meta["iteration"]
