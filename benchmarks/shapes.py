@@ -36,7 +36,7 @@ def one(task: tuple[str, str, int]) -> dict[str, object]:
     model = GEDI(N_CLASSES[shape], random_state=seed).fit(train)
     seconds = time.perf_counter() - began
     fitted = model.fitted_
-    low, high = (fitted.scaler.inverse(v.numpy()[None])[0] for v in (fitted.box.low, fitted.box.high))
+    low, high = fitted.bounds()
     likelihood = model.score_samples(test).mean() - grid_log_normaliser(model.score_samples, low, high)
     kde, kde_likelihood = best_kde(train, test)
     ours = energy_distance(model.sample(5000, random_state=seed)[0], test)

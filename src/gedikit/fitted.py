@@ -83,6 +83,12 @@ class FittedModel:
     def device(self) -> torch.device:
         return self.box.low.device
 
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The lowest and the highest corner of the domain, in the units of the data."""
+        corners = torch.stack([self.box.low, self.box.high]).cpu().numpy()
+        low, high = self.scaler.inverse(corners)
+        return low, high
+
     def blocks(self, x: NDArray[Any]) -> Iterator[tuple[int, Tensor]]:
         """(number of rows, scaled rows padded to one fixed number), in memory that does not grow with the data.
 

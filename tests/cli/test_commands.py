@@ -177,7 +177,7 @@ def _bad_files(folder: Path) -> None:
     ("arguments", "code", "words"),
     [
         (["fit", "nan.npy"], 1, ["nan.npy", "NaN", "row 3, column 1"]),
-        (["fit", "one.npy"], 1, ["1 sample"]),
+        (["fit", "one.npy"], 1, ["n_samples=1"]),
         (["fit", "few.npy", "--clusters", "9"], 1, ["n_samples=5", "n_clusters=9"]),
         (["fit", "flat.npy"], 1, ["all rows are the same"]),
         (["fit", "none.npy"], 1, ["none.npy", "no values"]),

@@ -290,7 +290,7 @@ def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
     name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
     definition = "mean log-likelihood of the rows in nats, in the units of the data"
     if fitted.n_features <= 2:
-        low, high = (fitted.scaler.inverse(v.cpu().numpy()[None])[0] for v in (fitted.box.low, fitted.box.high))
+        low, high = fitted.bounds()
         constant = grid_log_normaliser(fitted.log_density, low, high)
     elif fitted.log_normaliser is not None:
         constant, normaliser = fitted.log_normaliser, "importance sampling"
