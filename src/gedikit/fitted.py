@@ -83,6 +83,10 @@ class FittedModel:
     def device(self) -> torch.device:
         return self.box.low.device
 
+    @property
+    def models_density(self) -> bool:
+        return get_method(self.method).models_density
+
     def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The lowest and the highest corner of the domain, in the units of the data."""
         corners = torch.stack([self.box.low, self.box.high]).cpu().numpy()
@@ -159,7 +163,7 @@ class FittedModel:
         start: "buffer" continues the chains of the training (they are samples of the model already);
         "noise" begins uniformly in the domain.
         """
-        if not get_method(self.method).models_density:
+        if not self.models_density:
             raise UsageError(f"the model was trained with {self.method!r}, which learns no density to sample from")
         if n < 1:
             raise UsageError(f"the number of samples must be at least 1, not {n}")

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import tomllib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,11 +132,8 @@ class Run:
 
     def latest_checkpoint(self, fingerprint: str) -> Checkpoint | None:
         """The newest readable checkpoint; a damaged one is named and passed over, never loaded in part."""
-        import warnings
-
-        paths = self.checkpoints()
         failure: StorageError | None = None
-        for path in reversed(paths):
+        for path in reversed(self.checkpoints()):
             try:
                 tensors, meta = read_tensors(path, "checkpoint")
             except StorageError as error:

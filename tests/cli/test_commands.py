@@ -318,3 +318,16 @@ def test_demo_does_not_delete_what_is_not_a_run(tmp_path):
     (tmp_path / "precious.txt").write_text("keep me")
     failed(gedikit("demo", "moons", "--out", tmp_path), 1, "config.toml")
     assert (tmp_path / "precious.txt").read_text() == "keep me"
+
+
+def test_rows_without_a_label_are_trained_on_and_left_out_of_the_figures(tmp_path):
+    x, y = moons(200, 3)
+    names = np.where(y == 0, "up", "down").astype(object)
+    names[:50] = None
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "label": names}).to_csv(tmp_path / "part.csv", index=False)
+    done = gedikit("fit", tmp_path / "part.csv", "--clusters", 2, "--iters", 50, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(tmp_path / "run" / "labels.csv")) == 200
+    figures = json.loads(gedikit("evaluate", tmp_path / "run", tmp_path / "part.csv").stdout)
+    assert figures["nmi"]["protocol"]["n"] == 150
+    assert figures["log_likelihood"]["protocol"]["n"] == 200

@@ -285,7 +285,7 @@ def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
         known = ~pd.isna(dataset.y)
         if known.any():
             figures += clustering_figures(dataset.y[known], fitted.labels(dataset.x[known]), dataset.split)
-    if not get_method(fitted.method).models_density:
+    if not fitted.models_density:
         return figures
     name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
     definition = "mean log-likelihood of the rows in nats, in the units of the data"
@@ -308,7 +308,7 @@ def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
 
 def _write_predictions(fitted: FittedModel, blocks: Iterator[NDArray[Any]], output: Path) -> int:
     """Stream rows through the model into a CSV; returns their number."""
-    knows_density = get_method(fitted.method).models_density
+    knows_density = fitted.models_density
     rows = 0
 
     def write(path: Path) -> None:

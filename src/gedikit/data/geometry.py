@@ -99,11 +99,10 @@ def neighbour_walk(
             break
         halves = [_compose(half, generator) for half in halves]
         levels.append(torch.cat(halves, 1))
-    as_tensor = torch.from_numpy
     return NeighbourWalk(
         torch.stack(levels).to(torch.int32),
-        as_tensor(np.ascontiguousarray(anchor.ravel(), dtype=np.int64)),
-        as_tensor(np.ascontiguousarray(rows, dtype=np.int64)),
+        torch.from_numpy(np.ascontiguousarray(anchor.ravel(), dtype=np.int64)),
+        torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64)),
         tuple(groups),
     )
 

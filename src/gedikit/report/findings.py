@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.fitted import FittedModel
-from gedikit.methods import get_method
 
 _MAX_PLOTTED = 5000
 
@@ -35,12 +34,8 @@ class Findings:
         return members[np.argsort(-self.membership[members], kind="stable")[:n]]
 
 
-def models_density(fitted: FittedModel) -> bool:
-    return get_method(fitted.method).models_density
-
-
 def find(fitted: FittedModel, x: NDArray[Any]) -> Findings:
-    has_density = models_density(fitted)
+    has_density = fitted.models_density
     parts = [_of_block(logits, log_density, has_density) for logits, log_density in fitted.evaluate(x)]
     labels, membership, density = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     clusters = labels.astype(np.int64)
@@ -71,7 +66,7 @@ def logits_on_grid(
     fitted: FittedModel, n: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Over a two-dimensional domain: x and y of the grid lines, and the logits [y, x, cluster]."""
-    low, high = (fitted.scaler.inverse(corner.cpu().numpy()) for corner in (fitted.box.low, fitted.box.high))
+    low, high = fitted.bounds()
     xs, ys = (np.linspace(low[i], high[i], n) for i in (0, 1))
     points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
     logits = torch.cat([block.double().cpu() for block, _ in fitted.evaluate(points)])

@@ -5,7 +5,7 @@ from typing import Any
 import jinja2
 
 from gedikit.report import sections, tables
-from gedikit.report.findings import Findings, find, models_density, plotted_rows
+from gedikit.report.findings import Findings, find, plotted_rows
 from gedikit.report.inputs import ReportData
 from gedikit.report.mosaics import Darkroom
 
@@ -28,7 +28,7 @@ def render(data: ReportData) -> str:
 
 
 def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
-    has_density = models_density(data.fitted)
+    has_density = data.fitted.models_density
     return {
         "title": data.title,
         "method": data.fitted.method,

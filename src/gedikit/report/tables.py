@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from gedikit.report.findings import Findings
 from gedikit.report.inputs import ReportData
@@ -59,14 +60,15 @@ def scores(data: ReportData) -> Table | None:
 
 
 def agreement(data: ReportData, found: Findings) -> Table | None:
-    """Rows of each true class in each cluster."""
+    """Rows of each true class in each cluster, as far as their class is known."""
     if data.labels is None:
         return None
-    classes, codes = np.unique(data.labels, return_inverse=True)
-    if len(classes) > _MAX_CLASSES or data.fitted.n_clusters > _MAX_CLASSES:
+    known = ~pd.isna(data.labels)
+    classes, codes = np.unique(data.labels[known], return_inverse=True)
+    if not len(classes) or len(classes) > _MAX_CLASSES or data.fitted.n_clusters > _MAX_CLASSES:
         return None
     counts = np.zeros((data.fitted.n_clusters, len(classes)), dtype=np.int64)
-    np.add.at(counts, (found.clusters, codes.ravel()), 1)
+    np.add.at(counts, (found.clusters[known], codes.ravel()), 1)
     largest = max(int(counts.max()), 1)
     rows = [
         [Cell(str(k)), *(Cell(_whole(n) if n else "·", _blue(n / largest)) for n in line)]
