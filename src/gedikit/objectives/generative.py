@@ -1,7 +1,8 @@
 """L_GEN: cross-entropy between the data and the model's density p(x) = exp f(x) / Γ.
 
 Its gradient is −E_data[∇f] + E_model[∇f] (Eq. energy_gedi). Two estimators of the second expectation:
-samples of the model (chains), or points of a known density q weighted by exp f / q.
+samples of the model (chains), or points of a known density q weighted by exp f / q. A density that is normalised
+by itself needs neither.
 """
 
 import math
@@ -10,38 +11,59 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gedikit.objectives import batch
+from gedikit.objectives.contrastive import similarities
 
-def generative(data: Float[Tensor, " n"], model: Float[Tensor, " m"]) -> Float[Tensor, ""]:
+
+def cluster_log_density(logits: Float[Tensor, "*m n c"]) -> Float[Tensor, "*m n"]:
+    """f(x) = log Σ_y e^{logit_y}: the cluster energy, negated (Eq. gedi_gen)."""
+    return torch.logsumexp(logits, dim=-1)
+
+
+def contrastive_log_density(
+    z: Float[Tensor, "*m n l"], bank: Float[Tensor, "*m k l"], temperature: float
+) -> Float[Tensor, "*m n"]:
+    """f(x) = log Σ_k e^{−‖g(x) − g(x_k)‖²/τ} over a bank: the energy of EBCLR, negated (Eq. generative_ebm)."""
+    return torch.logsumexp(similarities(z, bank, "euclidean") / temperature, dim=-1)
+
+
+def generative(data: Float[Tensor, "*m n"], model: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """−mean f(x⁺) + mean f(x⁻), x⁻ drawn from the model.
 
     Its gradient is that of the cross-entropy; its value is not: it is 0 when data and samples look
     alike to f and has no lower bound where the samples fail to follow the model.
     """
-    return model.mean() - data.mean()
+    return batch.mean(model) - batch.mean(data)
 
 
-def log_normaliser(proposals: Float[Tensor, " m"], log_q: Float[Tensor, " m"]) -> Float[Tensor, ""]:
+def log_normaliser(proposals: Float[Tensor, "*m k"], log_q: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """log Γ̂ = log 1/m Σ exp f(x_k)/q(x_k), x_k ~ q: importance sampling of Γ = ∫ exp f."""
-    return torch.logsumexp(proposals - log_q, dim=0) - math.log(len(proposals))
+    weights = (proposals - log_q)[..., None]
+    return batch.row_logsumexp(weights)[..., 0] - math.log(batch.n_rows(weights))
 
 
 def importance_generative(
-    data: Float[Tensor, " n"], proposals: Float[Tensor, " m"], log_q: Float[Tensor, " m"]
-) -> Float[Tensor, ""]:
+    data: Float[Tensor, "*m n"], proposals: Float[Tensor, "*m k"], log_q: Float[Tensor, "*m k"]
+) -> Float[Tensor, "*m"]:
     """−mean f(x⁺) + log Γ̂: the negative log-likelihood in nats, optimum the data's entropy.
 
     The gradient of log Γ̂ is Σ w_k ∇f(x_k) with w ∝ exp f/q, the self-normalised estimate of E_model[∇f].
     With few proposals it is a ranking loss (data against proposals), so it stays bounded below.
     """
-    return log_normaliser(proposals, log_q) - data.mean()
+    return log_normaliser(proposals, log_q) - batch.mean(data)
 
 
-def effective_sample_size(proposals: Float[Tensor, " m"], log_q: Float[Tensor, " m"]) -> Float[Tensor, ""]:
+def likelihood_generative(data: Float[Tensor, "*m n"]) -> Float[Tensor, "*m"]:
+    """−mean log p(x⁺) of a normalised density (Eq. generative_obj); optimum the data's entropy."""
+    return -batch.mean(data)
+
+
+def effective_sample_size(proposals: Float[Tensor, "*m k"], log_q: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """Share of the proposals that carry the weight: (Σw)²/(m Σw²), from 1/m to 1."""
-    log_w = torch.log_softmax(proposals - log_q, dim=0)
-    return torch.exp(-torch.logsumexp(2 * log_w, dim=0)) / len(proposals)
+    log_w = torch.log_softmax(proposals - log_q, dim=-1)
+    return torch.exp(-torch.logsumexp(2 * log_w, dim=-1)) / proposals.shape[-1]
 
 
-def energy_l2(data: Float[Tensor, " n"], model: Float[Tensor, " m"]) -> Float[Tensor, ""]:
+def energy_l2(data: Float[Tensor, "*m n"], model: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """mean f(x⁺)² + mean f(x⁻)²: keeps the free constant of the energy, and runaway energies, in check."""
-    return data.square().mean() + model.square().mean()
+    return batch.mean(data.square()) + batch.mean(model.square())

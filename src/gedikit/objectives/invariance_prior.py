@@ -10,10 +10,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gedikit.objectives import batch
+from gedikit.objectives.objective import objective
 
-def invariance(log_p: Float[Tensor, "n c"], view_log_p: Float[Tensor, "n c"]) -> Float[Tensor, ""]:
+Posteriors = Float[Tensor, "*m n c"]
+
+
+@objective(pair=True)
+def invariance(log_p: Posteriors, view_log_p: Posteriors) -> Float[Tensor, "*m"]:
     """mean CE(p(y|x′), p(y|x)): 0 where both views agree and are certain."""
-    return (view_log_p.exp() * log_p).sum() / -len(log_p)
+    return batch.over_processes((view_log_p.exp() * log_p).sum((-1, -2))) / -batch.n_rows(log_p)
 
 
 def invariance_optimum() -> float:
@@ -21,9 +27,10 @@ def invariance_optimum() -> float:
     return 0.0
 
 
-def prior(log_p: Float[Tensor, "n c"], log_prior: Float[Tensor, " c"]) -> Float[Tensor, ""]:
+@objective()
+def prior(log_p: Posteriors, log_prior: Float[Tensor, "*m c"]) -> Float[Tensor, "*m"]:
     """CE(p(y), 1/n Σ p(y|x_j)): H(p(y)) where the clusters are used as often as the prior says."""
-    return math.log(len(log_p)) - log_prior.exp() @ torch.logsumexp(log_p, dim=0)
+    return math.log(batch.n_rows(log_p)) - (log_prior.exp() * batch.row_logsumexp(log_p)).sum(-1)
 
 
 def prior_optimum(log_prior: Float[Tensor, " c"]) -> float:
@@ -31,10 +38,10 @@ def prior_optimum(log_prior: Float[Tensor, " c"]) -> float:
     return float(torch.special.entr(log_prior.exp()).sum())
 
 
-def mutual_information(log_p: Float[Tensor, "n c"]) -> Float[Tensor, ""]:
+def mutual_information(log_p: Posteriors) -> Float[Tensor, "*m"]:
     """I(x; y) = H(mean p(y|x)) − mean H(p(y|x)).
 
     0 exactly where the posterior ignores x, whatever the single losses say; H(p(y)) at the optimum.
     """
-    log_mean = torch.logsumexp(log_p, dim=0) - math.log(len(log_p))
-    return (log_p.exp() * (log_p - log_mean)).sum(-1).mean()
+    log_mean = batch.row_logsumexp(log_p) - math.log(batch.n_rows(log_p))
+    return batch.mean((log_p.exp() * (log_p - log_mean[..., None, :])).sum(-1))

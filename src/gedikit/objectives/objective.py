@@ -1,0 +1,75 @@
+"""What every loss shares: checked input, full precision, a known optimum, and whole-batch statistics."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec
+
+import torch
+from torch import Tensor
+
+from gedikit.errors import DataError, UsageError
+from gedikit.objectives import batch
+
+P = ParamSpec("P")
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class Objective(Generic[P]):
+    """A loss: a pure function of (*members, rows, …) tensors to one number a member, to be minimised.
+
+    Calling it checks its input, computes in at least float32 whatever autocast says, and refuses a result that is
+    not finite. `formula` is the bare function, for a trainer that watches its numbers itself.
+    """
+
+    def __init__(self, formula: Callable[P, Tensor], min_rows: int, pair: bool):
+        functools.update_wrapper(self, formula)
+        self.formula, self.min_rows, self.pair = formula, min_rows, pair
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        name = self.formula.__name__
+        given = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+        _check(name, given, self.min_rows, self.pair)
+        if any(t.dtype in _HALF for t in given):
+            args = tuple(_full(a) for a in args)  # type: ignore[assignment]
+            kwargs = {k: _full(v) for k, v in kwargs.items()}  # type: ignore[assignment]
+        kind = given[0].device.type
+        if torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                value = self.formula(*args, **kwargs)
+        else:
+            value = self.formula(*args, **kwargs)
+        # on an accelerator looking would stall it; there the trainer's monitor looks
+        if value.device.type == "cpu" and not bool(torch.isfinite(value.detach()).all()):
+            raise DataError(_why_not_finite(name, given))
+        return value
+
+
+def objective(*, min_rows: int = 1, pair: bool = False) -> Callable[[Callable[P, Tensor]], Objective[P]]:
+    """Make a formula an Objective; `pair`: its first two tensors have the same shape."""
+    return lambda formula: Objective(formula, min_rows, pair)
+
+
+def _check(name: str, given: list[Tensor], min_rows: int, pair: bool) -> None:
+    first = given[0]
+    if first.ndim < 2:
+        raise UsageError(f"{name} takes tensors of shape (rows, dimensions), not {tuple(first.shape)}")
+    if pair and given[1].shape != first.shape:
+        shapes = f"{tuple(first.shape)} and {tuple(given[1].shape)}"
+        raise UsageError(f"{name} takes two views of the same shape, not {shapes}")
+    if first.shape[-2] * batch.n_processes() < min_rows:
+        raise UsageError(
+            f"{name} looks at the whole batch and needs at least {min_rows} rows, not {first.shape[-2]}"
+        )
+    batch.check_even(first)
+
+
+def _why_not_finite(name: str, given: list[Tensor]) -> str:
+    bad = sum(int((~torch.isfinite(t)).sum()) for t in given)
+    total = sum(t.numel() for t in given)
+    if bad:
+        return f"{name} was given {bad} values of {total} that are not finite: look at what the network puts out"
+    return f"{name} is not finite for finite input: its values are too large or all rows are the same"
+
+
+def _full(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.dtype in _HALF else value
