@@ -10,11 +10,12 @@ export OMP_NUM_THREADS ?= 1
 
 venv: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt oracles.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r oracles.txt
 	touch $@
 
 demo: venv
@@ -32,6 +33,7 @@ test: lint
 bench: venv
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/predict.py
+	$(BIN)/python benchmarks/objectives.py
 
 results: venv
 	$(BIN)/python benchmarks/shapes.py

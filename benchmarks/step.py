@@ -13,6 +13,7 @@ from gedikit.sampling import Box, ReplayBuffer
 from gedikit.training.negatives import Chains
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
+from gedikit.training.terms import weight_of
 from published_loop import PublishedLoop
 
 ROUNDS, BLOCK = 12, 50
@@ -24,15 +25,16 @@ def main() -> None:
     method = get_method("gedi-as-printed")
     settings = method.settings()
     data = torch.tensor(moons(1000, 0)[0], dtype=torch.float32)
-    network = build_model(settings, 2, 2, 1.0, torch.Generator().manual_seed(0))
+    network = build_model(method, settings, 2, 2, 1.0, torch.Generator().manual_seed(0))
     published = PublishedLoop(copy.deepcopy(network), data)
 
     box = Box(torch.full((2,), -1.0), torch.full((2,), 1.0))
     generator = torch.Generator().manual_seed(0)
     buffer = ReplayBuffer(box.uniform(settings.buffer, generator))
-    state = TrainState.new(network, buffer, 1.0, generator, settings)
+    state = TrainState.new(network, buffer, torch.tensor(1.0), generator, settings)
     views, chains = NoiseViews(data, settings.noise), Chains(settings, box)
-    step = TrainStep(settings, method, views, len(data), chains, torch.full((2,), 0.5).log())
+    weights = {name: weight_of(name, settings) for name in method.terms}
+    step = TrainStep(settings, method, views, chains, torch.full((2,), 0.5).log(), weights)
 
     def ours() -> None:
         step(state, measure=state.iteration % settings.log_every == 0)

@@ -83,10 +83,10 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
     noise = 0.5 * fitted.bandwidth * torch.randn(z.shape, generator=generator, device=z.device)
     log_prior = torch.from_numpy(np.log(fitted.prior)).to(z.device)
     with torch.inference_mode():
-        logits, view = fitted.network.logits(z).double(), fitted.network.logits(z + noise).double()
+        logits, view = (fitted.assignment.of_points(fitted.network, u).double() for u in (z, z + noise))
         log_p, view_log_p = logits.log_softmax(-1), view.log_softmax(-1)
         p = log_p.exp()
-        density = torch.logsumexp(logits, -1)
+        density = fitted.network.log_density(z).double()
         numbers = {
             "invariance": float(objectives.invariance(log_p, view_log_p)),
             "invariance_optimum": objectives.invariance_optimum(),

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gedikit import networks
+from gedikit.assignment import Assignment
 from gedikit.data.scaling import Scaler
 from gedikit.errors import UsageError
-from gedikit.methods import get_method
-from gedikit.model import EnergyClassifier
+from gedikit.methods import Method, get_method
+from gedikit.model import ClusterEnergy, ContrastiveEnergy, Density, EnergyClassifier, Likelihood
 from gedikit.sampling import Box, SampleInfo, run_mala, run_sgld
 from gedikit.settings import Settings
 from gedikit.storage import read_tensors, write_tensors
@@ -23,17 +24,25 @@ from gedikit.storage import read_tensors, write_tensors
 _BLOCK = 1024
 _CHAINS = 16_384
 _QUANTILES = 1001
+_CANDIDATES = 20
 STARTS = ("buffer", "noise")
 
 
 def build_model(
-    settings: Settings, n_features: int, n_clusters: int, bandwidth: float, generator: torch.Generator
+    method: Method,
+    settings: Settings,
+    n_features: int,
+    n_clusters: int,
+    bandwidth: float,
+    generator: torch.Generator,
+    references: Float[Tensor, "k d"] | None = None,
 ) -> EnergyClassifier:
-    """An untrained network as the settings describe it."""
-    if settings.network == "paper":
-        encoder = networks.paper_encoder(n_features, generator)
-        projector = networks.paper_projector(2, 2, generator)
-        width = 2
+    """An untrained network as the method and the settings describe it; `references` for a contrastive energy."""
+    by_projection = method.labels_by(settings) == "projection"
+    if settings.network.startswith("paper"):
+        width = n_clusters if by_projection else 2
+        encoder = networks.paper_encoder(n_features, generator, normalised=settings.network != "paper")
+        projector = networks.paper_projector(2, width, generator, normalised=settings.network != "paper")
     else:
         encoder = networks.default_encoder(
             n_features,
@@ -45,11 +54,32 @@ def build_model(
             frequency_scale=settings.detail / bandwidth * (2 / n_features) ** 0.5,
             generator=generator,
         )
-        projector = nn.Identity()
-        width = settings.features
+        width = n_clusters if by_projection else settings.projection or settings.features
+        linear = by_projection or settings.projection
+        projector = networks.MLP([settings.features, width], "relu", generator) if linear else nn.Identity()
     return EnergyClassifier(
-        encoder, projector, n_clusters, width, temperature=settings.temperature, generator=generator
+        encoder,
+        projector,
+        n_clusters,
+        width,
+        temperature=settings.temperature,
+        cosine=settings.head == "cosine",
+        with_critic="cpc" in method.terms,
+        density=_density(method, settings, n_features, generator, references),
+        generator=generator,
     )
+
+
+def _density(
+    method: Method, settings: Settings, n_features: int, generator: torch.Generator, references: Tensor | None
+) -> Density:
+    if method.generative == "flow":
+        hidden = settings.flow_hidden
+        return Likelihood(networks.SplineFlow(n_features, settings.flow_transforms, hidden, generator))
+    if method.generative == "contrastive-energy":
+        assert references is not None
+        return ContrastiveEnergy(references, settings.similarity_temperature)
+    return ClusterEnergy()
 
 
 @dataclass
@@ -59,6 +89,7 @@ class FittedModel:
     network: EnergyClassifier
     settings: Settings
     method: str
+    assignment: Assignment
     scaler: Scaler
     box: Box
     prior: NDArray[np.float64]
@@ -103,12 +134,14 @@ class FittedModel:
             yield len(z), nn.functional.pad(z, (0, 0, 0, _BLOCK - len(z)))
 
     def evaluate(self, x: NDArray[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-        """(logits, log-density), block by block."""
+        """(scores of the clusters, log-density), block by block."""
         for n, z in self.blocks(x):
             with torch.inference_mode():
-                logits = self.network.logits(z)
-                density = self._confined(torch.logsumexp(logits, dim=-1), z)
-            yield logits[:n], density[:n]
+                features = self.network.features(z)
+                embedding = self.network.project(features)
+                scores = self.assignment.scores(self.network, features, embedding)
+                density = self._confined(self.network.density.log_density(self.network, z, embedding), z)
+            yield scores[:n], density[:n]
 
     def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""
@@ -137,7 +170,9 @@ class FittedModel:
         return torch.from_numpy(self.scaler.transform(x)).to(self.device)
 
     def _confined(self, density: Tensor, z: Tensor) -> Tensor:
-        """Beyond Ω the network was never told anything: fall off as a Gaussian from the nearest wall."""
+        """Beyond Ω an energy was never told anything: fall off as a Gaussian from the nearest wall."""
+        if self.network.density.normalised:
+            return density
         nearest = self.box.clip(z)
         outside = (z - nearest).square().sum(-1)
         if not bool((outside > 0).any()):
@@ -187,9 +222,15 @@ class FittedModel:
         self, n: int, steps: int, start: str, cluster: int | None, generator: torch.Generator
     ) -> tuple[Tensor, SampleInfo]:
         def log_density(z: Tensor) -> Tensor:
-            logits = self.network.logits(z)
-            return torch.logsumexp(logits, -1) if cluster is None else logits[:, cluster]
+            if cluster is None:
+                return self.network.log_density(z)
+            features = self.network.features(z)
+            embedding = self.network.project(features)
+            log_p = self.assignment.scores(self.network, features, embedding).log_softmax(-1)
+            return self.network.density.log_density(self.network, z, embedding) + log_p[:, cluster]
 
+        if self.network.density.normalised:
+            return self._exact_block(n, cluster, generator), SampleInfo(1.0, 0.0, 1.0)
         from_noise = start == "noise"
         z = self.box.uniform(n, generator) if from_noise else self.buffer[self._chosen(n, cluster, generator)]
         if self.settings.sampler == "sgld":
@@ -213,12 +254,23 @@ class FittedModel:
                 torch.randperm(len(self.buffer), generator=generator, device=self.device) for _ in range(rounds)
             ]
             return torch.cat(order)[:n]
+        return self._by_posterior(self.buffer, n, cluster, generator)
+
+    def _by_posterior(self, x: Tensor, n: int, cluster: int, generator: torch.Generator) -> Tensor:
         with torch.inference_mode():
-            weights = self.network.posterior(self.buffer)[:, cluster].clamp(min=1e-12)
+            weights = self.assignment.of_points(self.network, x).softmax(-1)[:, cluster].clamp(min=1e-12)
         return torch.multinomial(weights, n, replacement=True, generator=generator)
+
+    def _exact_block(self, n: int, cluster: int | None, generator: torch.Generator) -> Tensor:
+        """Samples of a normalised density; for one cluster the candidates are weighted by p(y|x)."""
+        if cluster is None:
+            return self.network.density.sample(n, generator)
+        candidates = self.network.density.sample(_CANDIDATES * n, generator)
+        return candidates[self._by_posterior(candidates, n, cluster, generator)]
 
     def save(self, path: Path) -> None:
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"assignment.{k}": v for k, v in self.assignment.tensors().items()}
         tensors |= {"box.low": self.box.low, "box.high": self.box.high}
         tensors |= {"buffer": self.buffer, "reference": self.reference}
         tensors |= {
@@ -234,6 +286,7 @@ class FittedModel:
         meta = {
             "settings": self.settings.as_dict(),
             "method": self.method,
+            "assignment": {"rule": self.assignment.rule, "spread": self.assignment.spread},
             "bandwidth": self.bandwidth,
             "step_size": self.step_size,
             "log_normaliser": self.log_normaliser,
@@ -246,13 +299,24 @@ class FittedModel:
         tensors, meta = read_tensors(path, "model")
         settings = Settings().replace(**meta["settings"])
         n_features, n_clusters = len(tensors["scaler.mean"]), len(tensors["prior"])
-        network = build_model(settings, n_features, n_clusters, meta["bandwidth"], torch.Generator())
-        prefix = "network."
-        network.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
+        weights = _under("network.", tensors)
+        network = build_model(
+            get_method(meta["method"]),
+            settings,
+            n_features,
+            n_clusters,
+            meta["bandwidth"],
+            torch.Generator(),
+            weights.get("density.references"),
+        )
+        network.load_state_dict(weights)
+        rule, spread = meta["assignment"]["rule"], meta["assignment"]["spread"]
+        placed = {name: tensor.to(device) for name, tensor in _under("assignment.", tensors).items()}
         return cls(
-            network.to(device).requires_grad_(False),
+            network.to(device).requires_grad_(False).eval(),
             settings,
             meta["method"],
+            Assignment.from_tensors(rule, spread, placed),
             Scaler(tensors["scaler.mean"].numpy(), tensors["scaler.scale"].numpy()),
             Box(tensors["box.low"], tensors["box.high"]).to(device),
             tensors["prior"].numpy(),
@@ -265,6 +329,10 @@ class FittedModel:
             tensors["reference"].to(device),
             meta["info"],
         )
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def density_quantiles(log_density: NDArray[np.float64]) -> NDArray[np.float64]:

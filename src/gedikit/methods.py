@@ -1,16 +1,52 @@
-"""A method is data: the terms it minimises, when, and the settings it changes.
+"""A method is data: a discriminative and a generative side, the terms they minimise, when, and what they change.
 
-Adding a method is adding an entry to METHODS; nothing in the trainer knows their names.
+`DISCRIMINATIVE` and `GENERATIVE` name the two sides; any one of the first with any one of the second is a method,
+written "swav+cluster-energy". `METHODS` holds the pairs that have names of their own. Adding a method is adding an
+entry; nothing in the trainer knows their names.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gedikit.errors import UsageError
 from gedikit.settings import Settings
 
-TERMS = ("generative", "invariance", "prior")
+CONTRASTIVE, NEGATIVE_FREE, CLUSTER_BASED = "contrastive", "negative-free", "cluster-based"
+# the generative processes of the paper's figure of graphical models
+GRAPHS = {
+    CONTRASTIVE: "x_i → y_i, a class for every row",
+    NEGATIVE_FREE: "z → x_i → x′_i ← ξ_i, Gaussian z and ξ_i",
+    CLUSTER_BASED: "x_i → x′_i and x_i → y_i, one of c clusters",
+    "": "x_i",
+}
+LABELS = {
+    "posterior": "argmax of the cluster posterior p(y|x)",
+    "projection": "argmax of the projection z",
+    "k-means": "k-means on the features of the training rows",
+}
+
+
+@dataclass(frozen=True)
+class Discriminative:
+    """A self-supervised side: which terms it minimises and how labels are read off."""
+
+    family: str
+    terms: tuple[str, ...]
+    labels: str
+    reference: str
+    summary: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    unit_length: bool = False
+
+
+@dataclass(frozen=True)
+class Generative:
+    """A likelihood side: a family of densities p_Ψ(x)."""
+
+    reference: str
+    summary: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -28,14 +64,22 @@ class Method:
     stages: tuple[Stage, ...]
     reference: str
     changes: Mapping[str, Any] = field(default_factory=dict)
+    family: str = CLUSTER_BASED
+    labels: str = "posterior"
+    generative: str | None = None
+    unit_length: bool = False  # k-means on features of unit length
 
     @property
     def terms(self) -> tuple[str, ...]:
-        return tuple(t for t in TERMS if any(t in stage.terms for stage in self.stages))
+        return tuple(dict.fromkeys(term for stage in self.stages for term in stage.terms))
 
     @property
     def models_density(self) -> bool:
         return "generative" in self.terms
+
+    @property
+    def graph(self) -> str:
+        return GRAPHS[self.family]
 
     def settings(self, **changes: Any) -> Settings:
         """The defaults, as this method and then the caller changes them."""
@@ -44,13 +88,200 @@ class Method:
     def terms_at(self, progress: float) -> tuple[str, ...]:
         return next(stage.terms for stage in self.stages if progress < stage.until or stage.until == 1)
 
+    def labels_by(self, settings: Settings) -> str:
+        return self.labels if settings.labels == "auto" else settings.labels
 
-def _always(*terms: str) -> tuple[Stage, ...]:
-    return (Stage(1, terms),)
+
+_PAPER = "Sansone & Manhaeve"  # Unifying Self-Supervised Clustering and Energy-Based Models
+_COSINE = {"head": "cosine", "temperature": 0.1}
+
+DISCRIMINATIVE: dict[str, Discriminative] = {
+    "bound": Discriminative(
+        CLUSTER_BASED,
+        ("invariance", "prior"),
+        "posterior",
+        _PAPER + "; cf. IMSAT (Hu et al., 2017)",
+        "equal and certain labels for two views, balanced over the batch",
+    ),
+    "infonce": Discriminative(
+        CONTRASTIVE,
+        ("infonce",),
+        "k-means",
+        "van den Oord et al., 2018",
+        "tell a row's view from those of others",
+        unit_length=True,
+    ),
+    "simclr": Discriminative(
+        CONTRASTIVE,
+        ("simclr",),
+        "k-means",
+        "Chen et al., 2020",
+        "InfoNCE over both views (NT-Xent)",
+        unit_length=True,
+    ),
+    "cpc": Discriminative(
+        CONTRASTIVE, ("cpc",), "k-means", "Hénaff et al., 2020", "InfoNCE with a learned bilinear score"
+    ),
+    "protocpc": Discriminative(
+        CONTRASTIVE,
+        ("protocpc",),
+        "posterior",
+        "Lee et al., 2022",
+        "prototypes instead of rows, targets from the averaged network",
+        _COSINE,
+    ),
+    "kscl": Discriminative(
+        CONTRASTIVE,
+        ("kscl",),
+        "k-means",
+        "Xu et al., 2022",
+        "a row is the subspace that several views of it span",
+        unit_length=True,
+    ),
+    "corinfomax": Discriminative(
+        NEGATIVE_FREE,
+        ("corinfomax",),
+        "k-means",
+        "Ozsoy et al., 2022",
+        "equal views, covariance of large determinant",
+        unit_length=True,
+    ),
+    "barlow-twins": Discriminative(
+        NEGATIVE_FREE,
+        ("barlow-twins",),
+        "k-means",
+        "Zbontar et al., 2021",
+        "cross-correlation of two views near the identity",
+    ),
+    "vicreg": Discriminative(
+        NEGATIVE_FREE,
+        ("vicreg",),
+        "k-means",
+        "Bardes et al., 2022",
+        "equal views, variance kept, covariance removed",
+    ),
+    "w-mse": Discriminative(
+        NEGATIVE_FREE, ("w-mse",), "k-means", "Ermolov et al., 2021", "equal views after whitening"
+    ),
+    "mec": Discriminative(
+        NEGATIVE_FREE,
+        ("mec",),
+        "k-means",
+        "Liu et al., 2022",
+        "the longest code the two views share",
+        unit_length=True,
+    ),
+    "swav": Discriminative(
+        CLUSTER_BASED,
+        ("swav",),
+        "posterior",
+        "Caron et al., 2020",
+        "each view predicts the balanced codes of the other",
+        _COSINE,
+    ),
+    "deepcluster": Discriminative(
+        CLUSTER_BASED,
+        ("deepcluster",),
+        "posterior",
+        "Caron et al., 2018",
+        "predict the k-means clusters of one's own features",
+    ),
+    "sela": Discriminative(
+        CLUSTER_BASED,
+        ("sela",),
+        "posterior",
+        "Asano et al., 2020",
+        "predict a balanced assignment of all rows",
+    ),
+}
+
+GENERATIVE: dict[str, Generative] = {
+    "cluster-energy": Generative("Grathwohl et al., 2020", "log-density is the logsumexp of the cluster logits"),
+    "contrastive-energy": Generative(
+        "Kim & Ye, 2022", "log-density is the log-sum of similarities with a bank of data"
+    ),
+    "flow": Generative("Durkan et al., 2019", "a neural spline flow with weights of its own (gedikit[flow])"),
+}
 
 
-# Unifying Self-Supervised Clustering and Energy-Based Models
-_SANSONE = "Sansone & Manhaeve"
+def compose(discriminative: str | None, generative: str | None) -> Method:
+    """The method that minimises one side's terms together with the other's."""
+    if discriminative is None and generative is None:
+        raise UsageError("a method needs a discriminative or a generative side")
+    side = None if discriminative is None else DISCRIMINATIVE[discriminative]
+    model = None if generative is None else GENERATIVE[generative]
+    terms = (("generative",) if model else ()) + (side.terms if side else ())
+    return Method(
+        "+".join(name for name in (discriminative, generative) if name),
+        "; ".join(part.summary for part in (side, model) if part),
+        (Stage(1, terms),),
+        "; ".join(part.reference for part in (side, model) if part),
+        {**(side.changes if side else {}), **(model.changes if model else {})},
+        side.family if side else "",
+        side.labels if side else "posterior",
+        generative,
+        side is not None and side.unit_length,
+    )
+
+
+def _named(name: str, method: Method, summary: str, reference: str, **changes: Any) -> Method:
+    return replace(method, name=name, summary=summary, reference=reference, changes={**method.changes, **changes})
+
+
+def _with_terms(method: Method, *stages: Stage) -> Method:
+    return replace(method, stages=stages)
+
+
+def _registry() -> dict[str, Method]:
+    gedi = compose("bound", "cluster-energy")
+    gedis = (
+        _named("gedi", gedi, "clusters, density and samples from one network", _PAPER),
+        _named(
+            "gedi-no-gen",
+            compose("bound", None),
+            "clustering only: no density is learned",
+            DISCRIMINATIVE["bound"].reference,
+        ),
+        _named(
+            "gedi-no-inv",
+            _with_terms(gedi, Stage(1, ("generative", "prior"))),
+            "without label invariance: clusters need not follow the data (failure mode 3)",
+            _PAPER,
+        ),
+        _named(
+            "gedi-no-prior",
+            _with_terms(gedi, Stage(1, ("generative", "invariance"))),
+            "without balance: everything may end in one cluster (failure mode 2)",
+            _PAPER,
+        ),
+        _named(
+            "jem",
+            compose(None, "cluster-energy"),
+            "density only: the cluster posterior is left to chance",
+            "Grathwohl et al., 2020",
+        ),
+        _named(
+            "gedi-two-stage",
+            _with_terms(gedi, Stage(0.5, ("generative",)), Stage(1, ("invariance", "prior"))),
+            "density first, then clusters on top of it",
+            "Sansone & Manhaeve, 2022",
+        ),
+        _named(
+            "ebclr",
+            compose("infonce", "contrastive-energy"),
+            "tell rows apart and model their density with one similarity",
+            "Kim & Ye, 2022",
+            similarity="euclidean",
+            similarity_temperature=0.1,
+        ),
+    )
+    alone = (compose(name, None) for name in DISCRIMINATIVE if name != "bound")
+    return {m.name: m for m in (*gedis, *alone)}
+
+
+METHODS: dict[str, Method] = _registry()
+
+PRINTED = "-as-printed"
 _TOY_TABLE = {
     "network": "paper",
     "scaling": "none",
@@ -68,58 +299,61 @@ _TOY_TABLE = {
     "bounds": "none",
     "invariance": 50.0,
     "prior": 10.0,
-    "iterations": 20_000,
+    # the text says 7k, the appendix 20k
+    "iterations": 7000,
     "warmup": 0,
     "decay_from": 1.0,
     "average": 0.0,
+    "max_rollbacks": 0,
 }
-
-METHODS: dict[str, Method] = {
-    m.name: m
-    for m in (
-        Method("gedi", "clusters, density and samples from one network", _always(*TERMS), _SANSONE),
-        Method(
-            "gedi-no-gen",
-            "clustering only: no density is learned",
-            _always("invariance", "prior"),
-            _SANSONE + "; cf. IMSAT (Hu et al., 2017)",
-        ),
-        Method(
-            "gedi-no-inv",
-            "without label invariance: clusters need not follow the data (failure mode 3)",
-            _always("generative", "prior"),
-            _SANSONE,
-        ),
-        Method(
-            "gedi-no-prior",
-            "without balance: everything may end in one cluster (failure mode 2)",
-            _always("generative", "invariance"),
-            _SANSONE,
-        ),
-        Method(
-            "jem",
-            "density only: the cluster posterior is left to chance",
-            _always("generative"),
-            "Grathwohl et al., 2020",
-        ),
-        Method(
-            "gedi-two-stage",
-            "density first, then clusters on top of it",
-            (Stage(0.5, ("generative",)), Stage(1, ("invariance", "prior"))),
-            "Sansone & Manhaeve, 2022",
-        ),
-        Method(
-            "gedi-as-printed",
-            "the paper's toy recipe to the letter; expect it to diverge",
-            _always(*TERMS),
-            _SANSONE + ", appendix G",
-            _TOY_TABLE,
-        ),
-    )
+_TOY_BASELINE = {**_TOY_TABLE, "network": "paper-normalised"}
+# what the paper's appendix on synthetic data says of each method of its tables
+_TOY_TABLES: dict[str, Mapping[str, Any]] = {
+    "gedi": _TOY_TABLE,
+    "gedi-no-gen": _TOY_TABLE,
+    "gedi-no-inv": _TOY_TABLE,
+    "gedi-no-prior": _TOY_TABLE,
+    "jem": {**_TOY_TABLE, "steps": 10},
+    "barlow-twins": {**_TOY_BASELINE, "labels": "projection"},
+    "swav": _TOY_BASELINE,
 }
 
 
 def get_method(name: str) -> Method:
-    if name not in METHODS:
-        raise UsageError(f"there is no method {name!r}; there are: {', '.join(METHODS)}")
-    return METHODS[name]
+    """A named method, a pair "discriminative+generative", or a method of the paper's toy tables "…-as-printed"."""
+    if name in METHODS:
+        return METHODS[name]
+    if name.endswith(PRINTED):
+        return _as_printed(name.removesuffix(PRINTED))
+    if "+" in name:
+        return _pair(name)
+    raise UsageError(
+        f"there is no method {name!r}; there are: {', '.join(METHODS)}, and pairs such as 'swav+cluster-energy'"
+    )
+
+
+def _as_printed(name: str) -> Method:
+    if name not in _TOY_TABLES:
+        raise UsageError(f"the paper prints no toy recipe for {name!r}; it does for: {', '.join(_TOY_TABLES)}")
+    return _named(
+        name + PRINTED,
+        METHODS[name],
+        "the paper's toy recipe to the letter; with a generative term expect it to diverge",
+        _PAPER + ", appendix on synthetic data",
+        **_TOY_TABLES[name],
+    )
+
+
+def _pair(name: str) -> Method:
+    parts = name.split("+")
+    sides = {part: part in DISCRIMINATIVE for part in parts}
+    for part in parts:
+        if part not in DISCRIMINATIVE and part not in GENERATIVE:
+            raise UsageError(
+                f"{part!r} in {name!r} is neither a discriminative term ({', '.join(DISCRIMINATIVE)}) "
+                f"nor a generative one ({', '.join(GENERATIVE)})"
+            )
+    if len(parts) != 2 or len(sides) != 2 or sum(sides.values()) != 1:
+        raise UsageError(f"{name!r} must name one discriminative and one generative term, as 'swav+cluster-energy'")
+    first, second = sorted(parts, key=lambda part: not sides[part])
+    return compose(first, second)

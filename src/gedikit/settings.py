@@ -19,11 +19,38 @@ class Settings:
     prior: float = 30.0
     energy_l2: float = 0.0
 
+    discriminative: float = 1.0  # of the self-supervised term of a method that has neither invariance nor prior
+
+    # self-supervised terms
+    similarity: str = "cosine"  # infonce: cosine | euclidean | dot
+    similarity_temperature: float = 0.2  # infonce, simclr, kscl; contrastive energy
+    shots: int = 3  # kscl: views an instance is made of
+    teacher_temperature: float = 0.04  # protocpc
+    off_diagonal: float = 0.0051  # barlow-twins
+    vicreg_invariance: float = 25.0
+    vicreg_variance: float = 25.0
+    vicreg_covariance: float = 1.0
+    shrinkage: float = 1e-3  # w-mse: of the covariance towards the identity
+    corinfomax_invariance: float = 250.0
+    covariance_momentum: float = 0.9  # corinfomax: how much of the running covariance is kept
+    distortion: float = 0.06  # mec
+    sinkhorn_epsilon: float = 0.05  # swav, sela
+    sinkhorn_iterations: int = 3  # swav
+    queue: int = 0  # swav: earlier rows that take part in balancing
+    freeze_prototypes: int = 0  # iterations during which the cluster centres stay as they are
+    assign_every: int = 50  # deepcluster, sela: iterations between assignments
+    references: int = 256  # contrastive energy: rows in the bank
+    flow_transforms: int = 3
+    flow_hidden: tuple[int, ...] = (64, 64)
+    labels: str = "auto"  # auto (the method's) | posterior | projection | k-means
+
     # network
-    network: str = "default"  # default | paper
+    network: str = "default"  # default | paper | paper-normalised
+    head: str = "linear"  # linear | cosine: logits from inner products or from unit vectors
     hidden: tuple[int, ...] = (128, 128)
     features: int = 64
     activation: str = "silu"
+    projection: int = 0  # outputs of a linear projector; 0: the features are the embedding
     frequencies: int = 64
     detail: float = 0.06  # Fourier frequency times the data's kernel bandwidth
     temperature: float = 1.0
@@ -107,7 +134,10 @@ def parse_assignments(pairs: typing.Sequence[str]) -> dict[str, str]:
 
 
 _CHOICES = {
-    "network": ("default", "paper"),
+    "similarity": ("cosine", "euclidean", "dot"),
+    "labels": ("auto", "posterior", "projection", "k-means"),
+    "network": ("default", "paper", "paper-normalised"),
+    "head": ("linear", "cosine"),
     "activation": ("silu", "gelu", "softplus", "tanh", "relu"),
     "scaling": ("auto", "features", "global", "none"),
     "augmentation": ("walk", "noise"),
@@ -117,14 +147,27 @@ _CHOICES = {
     "bounds": ("none", "reflect", "reject"),
 }
 _POSITIVE = (
+    *("similarity_temperature", "shots", "teacher_temperature", "distortion", "sinkhorn_epsilon"),
+    *("sinkhorn_iterations", "assign_every", "references", "flow_transforms"),
     *("features", "detail", "temperature", "neighbours", "margin", "negatives", "bank", "buffer", "steps"),
     *("step_size", "iterations", "batch_size", "learning_rate", "log_every", "checkpoint_every"),
 )
 _NOT_NEGATIVE = (
+    *("discriminative", "off_diagonal", "vicreg_invariance", "vicreg_variance", "vicreg_covariance"),
+    *("corinfomax_invariance", "queue", "freeze_prototypes", "projection"),
     *("generative", "invariance", "prior", "energy_l2", "frequencies", "noise", "noise_std", "warmup"),
     *("max_rollbacks", "threads"),
 )
-_SHARES = ("walk_hold", "walk_end", "restart", "decay_from", "decay_to", "average")
+_SHARES = (
+    "shrinkage",
+    "covariance_momentum",
+    "walk_hold",
+    "walk_end",
+    "restart",
+    "decay_from",
+    "decay_to",
+    "average",
+)
 
 
 def _coerce(name: str, value: Any, kind: Any) -> Any:

@@ -1,15 +1,20 @@
 import math
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from drawing import SEEDS, array, rotation, tensors
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gedikit.objectives import (
+    cluster_log_density,
+    contrastive_log_density,
     effective_sample_size,
     energy_l2,
     generative,
     importance_generative,
+    likelihood_generative,
     log_normaliser,
 )
 
@@ -70,3 +75,63 @@ def test_huge_log_densities_do_not_overflow():
 
 def test_energy_l2_is_the_sum_of_mean_squares():
     assert energy_l2(torch.tensor([1.0, 3.0]), torch.tensor([2.0])).item() == 9.0
+
+
+@given(SEEDS, st.integers(1, 6), st.integers(1, 5))
+@settings(max_examples=40, deadline=None)
+def test_cluster_log_density_agrees_with_the_written_out_sum(seed, n, c):
+    logits = array(seed, n, c, scale=5)
+    expected = [math.log(math.fsum(math.exp(v) for v in row)) for row in logits]
+    np.testing.assert_allclose(cluster_log_density(torch.tensor(logits)), expected, rtol=1e-9, atol=1e-12)
+
+
+@given(SEEDS, st.integers(1, 6), st.integers(1, 7), st.integers(1, 4), st.floats(0.3, 3))
+@settings(max_examples=40, deadline=None)
+def test_contrastive_log_density_agrees_with_the_written_out_sum(seed, n, k, dims, temperature):
+    z, bank = array(seed, n, dims), array(seed + 1, k, dims)
+    expected = [math.log(math.fsum(math.exp(-np.sum((a - b) ** 2) / temperature) for b in bank)) for a in z]
+    value = contrastive_log_density(*tensors(z, bank), temperature)
+    np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_contrastive_log_density_does_not_depend_on_where_and_how_embeddings_lie():
+    z, bank = tensors(array(0, 6, 3), array(1, 8, 3))
+    turn = torch.tensor(rotation(2, 3))
+    value = contrastive_log_density(z, bank, 0.5)
+    torch.testing.assert_close(contrastive_log_density(z @ turn + 9, bank @ turn + 9, 0.5), value)
+    torch.testing.assert_close(contrastive_log_density(z, bank.flip(0), 0.5), value)
+
+
+def test_contrastive_log_density_far_from_the_origin_in_single_precision():
+    z, bank = (1000 + x.float() for x in tensors(array(0, 6, 8), array(1, 9, 8)))
+    exact = contrastive_log_density(z.double(), bank.double(), 0.5)
+    torch.testing.assert_close(contrastive_log_density(z, bank, 0.5).double(), exact, rtol=1e-3, atol=1e-3)
+
+
+def test_gradient_of_the_contrastive_log_density_points_to_the_nearest_of_the_bank():
+    """Σ_k w_k 2(b_k − z)/τ with w the softmax of −‖z − b_k‖²/τ."""
+    z, bank = tensors(array(0, 5, 3), array(1, 7, 3))
+    z.requires_grad_()
+    contrastive_log_density(z, bank, 0.5).sum().backward()
+    weights = torch.softmax(-(z[:, None] - bank).square().sum(-1) / 0.5, -1)
+    torch.testing.assert_close(z.grad, 2 / 0.5 * (weights @ bank - z.detach()))
+    bank.requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: contrastive_log_density(a, b, 0.5), (z, bank))
+
+
+def test_likelihood_is_the_negative_mean_of_a_log_density():
+    data = torch.tensor([1.0, 2.0, 6.0], requires_grad=True)
+    loss = likelihood_generative(data)
+    loss.backward()
+    assert loss.item() == -3.0
+    torch.testing.assert_close(data.grad, torch.full((3,), -1 / 3))
+
+
+def test_densities_and_normalisers_of_models_side_by_side_are_those_they_have_alone():
+    z, bank, proposals, log_q = tensors(array(0, 3, 5, 4), array(1, 3, 7, 4), array(2, 3, 9), array(3, 3, 9))
+    together = contrastive_log_density(z, bank, 0.5)
+    alone = [contrastive_log_density(a, b, 0.5) for a, b in zip(z, bank, strict=True)]
+    torch.testing.assert_close(together, torch.stack(alone), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(cluster_log_density(z), torch.stack([cluster_log_density(a) for a in z]))
+    alone = [log_normaliser(p, q) for p, q in zip(proposals, log_q, strict=True)]
+    torch.testing.assert_close(log_normaliser(proposals, log_q), torch.stack(alone), rtol=1e-12, atol=1e-12)

@@ -19,7 +19,8 @@ GOOD = {"largest_log_density": 10.0, "gradient_norm": 1.0, "energy_gap": 0.5, "a
 def state() -> TrainState:
     settings = get_method("gedi").settings()
     generator = torch.Generator().manual_seed(0)
-    return TrainState.new(build_model(settings, 2, 2, 0.1, generator), None, 0.1, generator, settings)
+    network = build_model(get_method("gedi"), settings, 2, 2, 0.1, generator)
+    return TrainState.new(network, None, torch.tensor(0.1), generator, settings)
 
 
 @pytest.mark.parametrize(

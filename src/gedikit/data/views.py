@@ -1,5 +1,6 @@
 """Two views of a batch: x, and x′ ~ T(x′|x)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,14 +9,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gedikit.data.geometry import NeighbourWalk
+from gedikit.randomness import Randomness, member_shape, normal
 
 
 class Views(Protocol):
     """Rows of the data set to two tensors; `progress` runs from 0 to 1 over the training."""
 
+    @property
+    def data(self) -> Float[Tensor, "*m n d"]: ...
+
     def __call__(
-        self, rows: Int[Tensor, " b"], progress: float, generator: torch.Generator
-    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]: ...
+        self, rows: Int[Tensor, "*m b"], progress: float, generator: Randomness
+    ) -> tuple[Float[Tensor, "*m b d"], Float[Tensor, "*m b d"]]: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class NoiseViews:
         self,
         rows: Int[Tensor, " b"],
         progress: float,  # noqa: ARG002
-        generator: torch.Generator,
+        generator: Randomness,
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]:
         x = self.data[rows]
         return x, x + self.sigma * _noise_like(x, generator)
@@ -54,8 +59,9 @@ class WalkViews:
         return round(top * min(1.0, max(0.0, (self.end - progress) / (self.end - self.hold))))
 
     def __call__(
-        self, rows: Int[Tensor, " b"], progress: float, generator: torch.Generator
+        self, rows: Int[Tensor, " b"], progress: float, generator: Randomness
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]:
+        assert isinstance(generator, torch.Generator)
         reached = self.walk.step(rows, self.level(progress), generator)
         both = self.data[torch.cat([rows, reached])]
         both = both + self.sigma * _noise_like(both, generator)
@@ -63,5 +69,21 @@ class WalkViews:
         return x, view
 
 
-def _noise_like(x: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(x.shape, generator=generator, device=x.device)
+class StackedViews:
+    """Views of several data sets with equally many rows, each drawn for itself."""
+
+    def __init__(self, members: Sequence[Views]):
+        self.members = members
+        self.data = torch.stack([m.data for m in members])
+
+    def __call__(
+        self, rows: Int[Tensor, "m b"], progress: float, generator: Randomness
+    ) -> tuple[Float[Tensor, "m b d"], Float[Tensor, "m b d"]]:
+        assert not isinstance(generator, torch.Generator)
+        each = zip(self.members, rows, generator, strict=True)
+        x, view = zip(*(views(r, progress, g) for views, r, g in each), strict=True)
+        return torch.stack(x), torch.stack(view)
+
+
+def _noise_like(x: Tensor, generator: Randomness) -> Tensor:
+    return normal(member_shape(x.shape, generator), generator)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gedikit.networks.normalised import NormalisedMLP
 from gedikit.networks.perceptron import Perceptron
 
 
@@ -26,7 +27,7 @@ class FourierFeatures(nn.Module):
         self.register_buffer("frequencies", w)
         self.n_outputs = n_features + 2 * n_frequencies
 
-    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n o"]:
+    def forward(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n o"]:
         u = x @ self.frequencies
         return torch.cat([x, u.sin(), u.cos()], dim=-1)
 
@@ -49,7 +50,7 @@ class MLP(nn.Module):
             nn.init.xavier_uniform_(layer.weight, gain=math.sqrt(2), generator=generator)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n o"]:
+    def forward(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n o"]:
         parameters = [p for layer in self.layers for p in (layer.weight, layer.bias)]
         out: Tensor = Perceptron.apply(x, self.activation, self.active_end, *parameters)  # type: ignore[no-untyped-call]
         return out
@@ -77,11 +78,17 @@ def default_encoder(
     return nn.Sequential(*stem, body)
 
 
-def paper_encoder(n_features: int, generator: torch.Generator) -> nn.Module:
+def paper_encoder(n_features: int, generator: torch.Generator, *, normalised: bool = False) -> nn.Module:
     """The paper's toy encoder: two hidden layers of 100 ReLU units and h = 2 outputs."""
-    return MLP([n_features, 100, 100, 2], "relu", generator)
+    return _perceptron([n_features, 100, 100, 2], generator, normalised)
 
 
-def paper_projector(n_inputs: int, n_outputs: int, generator: torch.Generator) -> nn.Module:
+def paper_projector(
+    n_inputs: int, n_outputs: int, generator: torch.Generator, *, normalised: bool = False
+) -> nn.Module:
     """The paper's toy projector: one hidden layer of 4 ReLU units."""
-    return MLP([n_inputs, 4, n_outputs], "relu", generator)
+    return _perceptron([n_inputs, 4, n_outputs], generator, normalised)
+
+
+def _perceptron(sizes: Sequence[int], generator: torch.Generator, normalised: bool) -> nn.Module:
+    return NormalisedMLP(sizes, generator) if normalised else MLP(sizes, "relu", generator)

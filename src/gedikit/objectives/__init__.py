@@ -27,6 +27,7 @@ from gedikit.objectives.generative import (
     likelihood_generative,
     log_normaliser,
 )
+from gedikit.objectives.information_bounds import infonce_bound, nwj_bound, tuba_bound, uba_bound
 from gedikit.objectives.invariance_prior import (
     invariance,
     invariance_optimum,
@@ -34,7 +35,6 @@ from gedikit.objectives.invariance_prior import (
     prior,
     prior_optimum,
 )
-from gedikit.objectives.information_bounds import infonce_bound, nwj_bound, tuba_bound, uba_bound
 from gedikit.objectives.negative_free import (
     barlow_twins,
     corinfomax,

@@ -84,26 +84,23 @@ def check_even(x: Float[Tensor, "*m n d"]) -> None:
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
-        total = x.clone()
+        total = x.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
-        total = gradient.clone()
-        dist.all_reduce(total)
-        return total
+        return over_processes(gradient)
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+        x = x.contiguous()
         parts = [torch.empty_like(x) for _ in range(n_processes())]
-        dist.all_gather(parts, x.contiguous())
+        dist.all_gather(parts, x)
         return torch.stack(parts)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
-        total = gradient.clone()
-        dist.all_reduce(total)
-        return total[dist.get_rank()]
+        return over_processes(gradient)[dist.get_rank()]

@@ -12,22 +12,24 @@ from torch import Tensor
 
 from gedikit.errors import UsageError
 from gedikit.objectives import batch
-from gedikit.objectives.objective import objective
+from gedikit.objectives.objective import cholesky, full_precision, objective
 
 SIMILARITIES = ("cosine", "euclidean", "dot")
 
 
+@full_precision
 def similarities(
     a: Float[Tensor, "*m n l"], b: Float[Tensor, "*m k l"], kind: str = "cosine"
 ) -> Float[Tensor, "*m n k"]:
     """sim(a_i, b_k): the cosine, −‖a−b‖², or the inner product."""
     if kind == "cosine":
         return F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT
-    inner = a @ b.mT
-    if kind == "euclidean":
-        return 2 * inner - a.square().sum(-1)[..., None] - b.square().sum(-1)[..., None, :]
     if kind == "dot":
-        return inner
+        return a @ b.mT
+    if kind == "euclidean":
+        origin = b.detach().mean(-2, keepdim=True)  # distances do not depend on it, their rounding does
+        a, b = a - origin, b - origin
+        return 2 * (a @ b.mT) - a.square().sum(-1)[..., None] - b.square().sum(-1)[..., None, :]
     raise UsageError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {kind!r}")
 
 
@@ -60,16 +62,19 @@ def simclr(
     z: Float[Tensor, "*m n l"], view: Float[Tensor, "*m n l"], *, temperature: float = 0.2
 ) -> Float[Tensor, "*m"]:
     """NT-Xent: InfoNCE over the 2n views, where a view is not compared with itself (Chen et al., 2020)."""
-    n, everything = z.shape[-2], batch.n_rows(z)
     z, view = F.normalize(z, dim=-1), F.normalize(view, dim=-1)
     others, other_views = batch.all_rows(z), batch.all_rows(view)
-    scores = torch.cat([z, view], -2) @ torch.cat([others, other_views], -2).mT / temperature
-    rows = torch.arange(n, device=z.device)
-    own = torch.cat([rows, rows + everything]) + batch.first_row(z)
-    pair = torch.cat([rows + everything, rows]) + batch.first_row(z)
-    itself = F.one_hot(own, 2 * everything).bool()
-    right = scores.gather(-1, pair[:, None].expand(*scores.shape[:-1], 1))[..., 0]
-    return batch.mean(torch.logsumexp(scores.masked_fill(itself, -math.inf), dim=-1) - right)
+    first = batch.first_row(z)
+    itself = F.one_hot(torch.arange(z.shape[-2], device=z.device) + first, batch.n_rows(z)).bool()
+    across = z @ other_views.mT
+    back = across.mT if batch.n_processes() == 1 else view @ others.mT
+    loss = z.new_zeros(())
+    for own, other in ((z @ others.mT, across), (view @ other_views.mT, back)):
+        own_norm = torch.logsumexp((own / temperature).masked_fill(itself, -math.inf), dim=-1)
+        norm = torch.logaddexp(own_norm, torch.logsumexp(other / temperature, dim=-1))
+        right = torch.diagonal(other[..., first : first + z.shape[-2]], dim1=-2, dim2=-1) / temperature
+        loss = loss + batch.mean(norm - right) / 2
+    return loss
 
 
 def simclr_optimum(n: int, temperature: float = 0.2) -> float:
@@ -92,7 +97,8 @@ def protocpc(
 ) -> Float[Tensor, "*m"]:
     """−mean_i [p_i·z_i/τ − log Σ_c q_c e^{z_ic/τ}], q the batch's mean teacher p (appendix D; Lee, 2022)."""
     scaled = student / temperature
-    log_prototypes = batch.row_mean(teacher_p).clamp_min(torch.finfo(teacher_p.dtype).tiny).log()
+    used = batch.row_mean(teacher_p)
+    log_prototypes = used.clamp_min(torch.finfo(used.dtype).tiny).log().masked_fill(used == 0, -math.inf)
     norm = torch.logsumexp(scaled + log_prototypes[..., None, :], dim=-1)
     return batch.mean(norm - (teacher_p * scaled).sum(-1))
 
@@ -116,14 +122,14 @@ def kscl(
     fades out directions in which they hardly vary, where the original cuts an eigenvalue decomposition off.
     """
     n, k, l = shots.shape[-3:]  # noqa: E741
+    if n != z.shape[-2]:
+        raise UsageError(f"kscl takes the views of each of the {z.shape[-2]} rows, not of {n}")
     q = F.normalize(z, dim=-1)
     a = F.normalize(shots, dim=-1)
     gram = a @ a.mT
     shrunk = gram + ridge * torch.eye(k, dtype=a.dtype, device=a.device)  # unit rows: mean eigenvalue 1
-    root = torch.linalg.cholesky(shrunk)
-    basis = torch.linalg.solve_triangular(
-        root, a, upper=False
-    )  # rows: nearly orthonormal, aᵀ(G+εI)⁻¹a = basisᵀbasis
+    root = cholesky(shrunk)
+    basis = torch.linalg.solve_triangular(root, a, upper=False)  # nearly orthonormal: aᵀ(G + εI)⁻¹a = basisᵀbasis
     everyone = batch.all_rows(basis.reshape(*basis.shape[:-3], n, k * l))
     everyone = everyone.reshape(*everyone.shape[:-2], everyone.shape[-2] * k, l)
     along = (q @ everyone.mT).reshape(*q.shape[:-1], -1, k)

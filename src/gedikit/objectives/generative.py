@@ -13,13 +13,16 @@ from torch import Tensor
 
 from gedikit.objectives import batch
 from gedikit.objectives.contrastive import similarities
+from gedikit.objectives.objective import full_precision
 
 
+@full_precision
 def cluster_log_density(logits: Float[Tensor, "*m n c"]) -> Float[Tensor, "*m n"]:
     """f(x) = log Σ_y e^{logit_y}: the cluster energy, negated (Eq. gedi_gen)."""
     return torch.logsumexp(logits, dim=-1)
 
 
+@full_precision
 def contrastive_log_density(
     z: Float[Tensor, "*m n l"], bank: Float[Tensor, "*m k l"], temperature: float
 ) -> Float[Tensor, "*m n"]:
@@ -27,6 +30,7 @@ def contrastive_log_density(
     return torch.logsumexp(similarities(z, bank, "euclidean") / temperature, dim=-1)
 
 
+@full_precision
 def generative(data: Float[Tensor, "*m n"], model: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """−mean f(x⁺) + mean f(x⁻), x⁻ drawn from the model.
 
@@ -36,12 +40,14 @@ def generative(data: Float[Tensor, "*m n"], model: Float[Tensor, "*m k"]) -> Flo
     return batch.mean(model) - batch.mean(data)
 
 
+@full_precision
 def log_normaliser(proposals: Float[Tensor, "*m k"], log_q: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """log Γ̂ = log 1/m Σ exp f(x_k)/q(x_k), x_k ~ q: importance sampling of Γ = ∫ exp f."""
     weights = (proposals - log_q)[..., None]
     return batch.row_logsumexp(weights)[..., 0] - math.log(batch.n_rows(weights))
 
 
+@full_precision
 def importance_generative(
     data: Float[Tensor, "*m n"], proposals: Float[Tensor, "*m k"], log_q: Float[Tensor, "*m k"]
 ) -> Float[Tensor, "*m"]:
@@ -53,17 +59,21 @@ def importance_generative(
     return log_normaliser(proposals, log_q) - batch.mean(data)
 
 
+@full_precision
 def likelihood_generative(data: Float[Tensor, "*m n"]) -> Float[Tensor, "*m"]:
     """−mean log p(x⁺) of a normalised density (Eq. generative_obj); optimum the data's entropy."""
     return -batch.mean(data)
 
 
+@full_precision
 def effective_sample_size(proposals: Float[Tensor, "*m k"], log_q: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """Share of the proposals that carry the weight: (Σw)²/(m Σw²), from 1/m to 1."""
-    log_w = torch.log_softmax(proposals - log_q, dim=-1)
-    return torch.exp(-torch.logsumexp(2 * log_w, dim=-1)) / proposals.shape[-1]
+    log_w = (proposals - log_q)[..., None]
+    share = 2 * batch.row_logsumexp(log_w) - batch.row_logsumexp(2 * log_w)
+    return torch.exp(share[..., 0]) / batch.n_rows(log_w)
 
 
+@full_precision
 def energy_l2(data: Float[Tensor, "*m n"], model: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
     """mean f(x⁺)² + mean f(x⁻)²: keeps the free constant of the energy, and runaway energies, in check."""
     return batch.mean(data.square()) + batch.mean(model.square())

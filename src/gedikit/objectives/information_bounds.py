@@ -10,16 +10,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gedikit.objectives.objective import full_precision
+
 Scores = Float[Tensor, "*m n n"]
 Weights = Float[Tensor, " n"]
 
 
+@full_precision
 def uba_bound(scores: Scores, weights: Weights | None = None) -> Float[Tensor, "*m"]:
     """E f̃(x, z) − E_z log E_x′ e^{f̃(x′, z)}: Barber & Agakov's bound with an unnormalised critic."""
     w = _weights(scores, weights)
     return ((_pairs(scores) - _log_z(scores, w)) * w).sum(-1)
 
 
+@full_precision
 def tuba_bound(
     scores: Scores, log_eta: Float[Tensor, "*m n"], weights: Weights | None = None
 ) -> Float[Tensor, "*m"]:
@@ -28,11 +32,13 @@ def tuba_bound(
     return ((_pairs(scores) - torch.exp(_log_z(scores, w) - log_eta) - log_eta + 1) * w).sum(-1)
 
 
+@full_precision
 def nwj_bound(scores: Scores, weights: Weights | None = None) -> Float[Tensor, "*m"]:
     """TUBA with η = e (Nguyen, Wainwright & Jordan, 2010)."""
     return tuba_bound(scores, torch.ones_like(_pairs(scores)), weights)
 
 
+@full_precision
 def infonce_bound(scores: Scores) -> Float[Tensor, "*m"]:
     """mean_i log e^{f(x_i, z_i)} / (1/n Σ_k e^{f(x_k, z_i)}): never above ln n."""
     log_mean = torch.logsumexp(scores, dim=-1) - math.log(scores.shape[-1])

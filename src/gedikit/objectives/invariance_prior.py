@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gedikit.errors import UsageError
 from gedikit.objectives import batch
-from gedikit.objectives.objective import objective
+from gedikit.objectives.objective import full_precision, objective
 
 Posteriors = Float[Tensor, "*m n c"]
 
@@ -30,6 +31,8 @@ def invariance_optimum() -> float:
 @objective()
 def prior(log_p: Posteriors, log_prior: Float[Tensor, "*m c"]) -> Float[Tensor, "*m"]:
     """CE(p(y), 1/n Σ p(y|x_j)): H(p(y)) where the clusters are used as often as the prior says."""
+    if log_prior.shape[-1] != log_p.shape[-1]:
+        raise UsageError(f"prior takes one share a cluster, {log_p.shape[-1]}, not {log_prior.shape[-1]}")
     return math.log(batch.n_rows(log_p)) - (log_prior.exp() * batch.row_logsumexp(log_p)).sum(-1)
 
 
@@ -38,6 +41,7 @@ def prior_optimum(log_prior: Float[Tensor, " c"]) -> float:
     return float(torch.special.entr(log_prior.exp()).sum())
 
 
+@full_precision
 def mutual_information(log_p: Posteriors) -> Float[Tensor, "*m"]:
     """I(x; y) = H(mean p(y|x)) − mean H(p(y|x)).
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gedikit.objectives import batch
-from gedikit.objectives.objective import objective
+from gedikit.objectives.objective import cholesky, full_precision, objective
 
 Embeddings = Float[Tensor, "*m n l"]
 Square = Float[Tensor, "*m l l"]
@@ -39,7 +39,7 @@ def vicreg(
     covariance: float = 1.0,
     epsilon: float = 1e-4,
 ) -> Float[Tensor, "*m"]:
-    """λ MSE(z, z′) + μ Σ hinge(1 − std)/2l + ν Σ_{i≠j} Cov_ij²/l over both views; optimum 0 (Bardes et al., 2022)."""
+    """λ MSE(z, z′) + μ Σ hinge(1 − std)/2l + ν Σ_{i≠j} Cov_ij²/l of both views; optimum 0 (Bardes et al., 2022)."""
     dims = z.shape[-1]
     loss = invariance * batch.mean((z - view).square().mean(-1))
     for centred in (_centred(z), _centred(view)):
@@ -57,6 +57,7 @@ def w_mse(z: Embeddings, view: Embeddings, *, shrinkage: float = 1e-3) -> Float[
     return batch.mean((v - w).square().sum(-1))
 
 
+@full_precision
 def running_covariance(z: Embeddings, previous: Square, momentum: float) -> Square:
     """μR + (1 − μ) Cov(z): the batch's covariance blended into what earlier batches said."""
     centred = _centred(z)
@@ -97,7 +98,7 @@ def mec(z: Embeddings, view: Embeddings, *, distortion: float = 0.06) -> Float[T
     """−log|I + λ ZᵀZ′| / l with λ = l/(n ε²) on the unit sphere: maximum entropy coding (Liu et al., 2022).
 
     The coding length of the paper without its factor (n + l)/2 · l, and the determinant itself where the original
-    sums four terms of its series.
+    sums four terms of its series. Its absolute value, rather: opposite views are a second, higher minimum.
     """
     dims, n = z.shape[-1], batch.n_rows(z)
     product = batch.moment(F.normalize(z, dim=-1), F.normalize(view, dim=-1))
@@ -124,12 +125,12 @@ def _standardised(x: Embeddings, epsilon: float) -> Embeddings:
 
 
 def _whitened(x: Embeddings, shrinkage: float) -> Embeddings:
-    """L⁻¹(x − mean) with LLᵀ the covariance: mean 0, covariance I. Factorised in float64."""
-    centred = _centred(x)
-    covariance = batch.moment(centred, centred).double() / (batch.n_rows(x) - 1)
+    """L⁻¹(x − mean) with LLᵀ the covariance: mean 0, covariance I. In float64: it divides by small eigenvalues."""
+    centred = _centred(x.double())
+    covariance = batch.moment(centred, centred) / (batch.n_rows(x) - 1)
     eye = torch.eye(x.shape[-1], dtype=torch.float64, device=x.device)
-    root = torch.linalg.cholesky((1 - shrinkage) * covariance + shrinkage * eye)
-    white: Tensor = torch.linalg.solve_triangular(root, centred.double().mT, upper=False).mT
+    root = cholesky((1 - shrinkage) * covariance + shrinkage * eye)
+    white: Tensor = torch.linalg.solve_triangular(root, centred.mT, upper=False).mT
     return white.to(x.dtype)
 
 
@@ -137,5 +138,6 @@ def _product_norm(a: Embeddings, b: Embeddings) -> Float[Tensor, "*m"]:
     """‖aᵀb‖², from the rows' inner products where there are fewer rows than half the columns."""
     n, dims = a.shape[-2:]
     if batch.n_processes() == 1 and 2 * n < dims:
-        return ((a @ a.mT) * (b @ b.mT)).sum((-1, -2))
+        gram = a @ a.mT
+        return (gram * (gram if b is a else b @ b.mT)).sum((-1, -2))
     return batch.moment(a, b).square().sum((-1, -2))

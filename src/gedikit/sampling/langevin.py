@@ -1,7 +1,7 @@
 """Langevin dynamics: the published unadjusted step, and steps that are exact by accept/reject.
 
 Kernels are pure functions: what a chain carries is a `ChainState`, randomness is an argument.
-All chains of a batch move at once.
+All chains of a batch move at once, those of several models too: shapes are (*members, chains, d).
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from gedikit.randomness import Randomness, member_shape, normal, uniform
 from gedikit.sampling.domain import Box
 
 LogDensity = Callable[[Tensor], Tensor]
@@ -19,9 +20,9 @@ LogDensity = Callable[[Tensor], Tensor]
 class ChainState(NamedTuple):
     """Where the chains are, with the log-density and its gradient there."""
 
-    position: Float[Tensor, "n d"]
-    log_density: Float[Tensor, " n"]
-    score: Float[Tensor, "n d"]
+    position: Float[Tensor, "*m n d"]
+    log_density: Float[Tensor, "*m n"]
+    score: Float[Tensor, "*m n d"]
 
 
 class SampleInfo(NamedTuple):
@@ -37,7 +38,7 @@ def temperature(step_size: float, noise_std: float) -> float:
     return noise_std**2 / (2 * step_size)
 
 
-def init_chains(log_density: LogDensity, x: Float[Tensor, "n d"]) -> ChainState:
+def init_chains(log_density: LogDensity, x: Float[Tensor, "*m n d"]) -> ChainState:
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         value = log_density(x)
@@ -47,41 +48,41 @@ def init_chains(log_density: LogDensity, x: Float[Tensor, "n d"]) -> ChainState:
 
 def sgld_step(
     log_density: LogDensity,
-    x: Float[Tensor, "n d"],
+    x: Float[Tensor, "*m n d"],
     *,
     step_size: float,
     noise_std: float,
-    generator: torch.Generator,
+    generator: Randomness,
     box: Box | None = None,
     bounds: str = "none",
-) -> Float[Tensor, "n d"]:
+) -> Float[Tensor, "*m n d"]:
     """x + α∇f(x) + σε, the convention of JEM and the paper: no ½, no clamping.
 
     bounds: "none"; "reflect" folds a step back at the walls; "reject" keeps a chain that would leave.
     """
     score = init_chains(log_density, x).score
-    noise = torch.randn(x.shape, generator=generator, device=x.device)
+    noise = normal(member_shape(x.shape, generator), generator)
     moved = x + step_size * score + noise_std * noise
     if box is None or bounds == "none":
         return moved
     if bounds == "reflect":
         return box.reflect(moved)
-    return torch.where(box.contains(moved)[:, None], moved, x)
+    return torch.where(box.contains(moved)[..., None], moved, x)
 
 
 def mala_step(
     log_density: LogDensity,
     state: ChainState,
     *,
-    step: Float[Tensor, ""] | Float[Tensor, "n 1"],
-    generator: torch.Generator,
+    step: Float[Tensor, "..."],
+    generator: Randomness,
     box: Box,
-) -> tuple[ChainState, Bool[Tensor, " n"]]:
+) -> tuple[ChainState, Bool[Tensor, "*m n"]]:
     """One Metropolis-adjusted Langevin step: propose x + ε²/2 ∇f + ε·noise, accept so that p stays invariant.
 
     A proposal outside Ω has density zero and is rejected, so no correction at the walls is needed.
     """
-    noise = torch.randn(state.position.shape, generator=generator, device=state.position.device)
+    noise = normal(member_shape(state.position.shape, generator), generator)
     drift = 0.5 * step**2
     proposal = init_chains(log_density, state.position + drift * state.score + step * noise)
     backward = (state.position - proposal.position - drift * proposal.score) / step
@@ -99,14 +100,14 @@ def adapt_step(step: Tensor, accepted: Float[Tensor, "..."], rate: float, target
 
 def run_mala(
     log_density: LogDensity,
-    x: Float[Tensor, "n d"],
+    x: Float[Tensor, "*m n d"],
     *,
     steps: int,
     step_size: float,
     box: Box,
-    generator: torch.Generator,
+    generator: Randomness,
     adapt_for: float = 0.5,
-) -> tuple[Float[Tensor, "n d"], SampleInfo]:
+) -> tuple[Float[Tensor, "*m n d"], SampleInfo]:
     """Move every chain `steps` times; each chain adapts its own step during the first part of the run.
 
     The last part uses fixed steps, so that it leaves p(x) exactly invariant.
@@ -127,15 +128,15 @@ def run_mala(
 
 def run_sgld(
     log_density: LogDensity,
-    x: Float[Tensor, "n d"],
+    x: Float[Tensor, "*m n d"],
     *,
     steps: int,
     step_size: float,
     noise_std: float,
-    generator: torch.Generator,
+    generator: Randomness,
     box: Box | None = None,
     bounds: str = "none",
-) -> tuple[Float[Tensor, "n d"], SampleInfo]:
+) -> tuple[Float[Tensor, "*m n d"], SampleInfo]:
     """`steps` unadjusted Langevin steps; every one is taken, so the acceptance rate is 1."""
     for _ in range(steps):
         x = sgld_step(
@@ -150,14 +151,14 @@ def run_sgld(
     return x, SampleInfo(1.0, step_size, temperature(step_size, noise_std))
 
 
-def _accept(log_ratio: Float[Tensor, " n"], generator: torch.Generator) -> Bool[Tensor, " n"]:
-    u = torch.rand(log_ratio.shape, generator=generator, device=log_ratio.device)
+def _accept(log_ratio: Float[Tensor, "*m n"], generator: Randomness) -> Bool[Tensor, "*m n"]:
+    u = uniform(member_shape(log_ratio.shape, generator), generator)
     return u.log() < log_ratio  # a NaN ratio compares false: a broken proposal is never accepted
 
 
-def _choose(accept: Bool[Tensor, " n"], new: ChainState, old: ChainState) -> ChainState:
+def _choose(accept: Bool[Tensor, "*m n"], new: ChainState, old: ChainState) -> ChainState:
     return ChainState(
-        torch.where(accept[:, None], new.position, old.position),
+        torch.where(accept[..., None], new.position, old.position),
         torch.where(accept, new.log_density, old.log_density),
-        torch.where(accept[:, None], new.score, old.score),
+        torch.where(accept[..., None], new.score, old.score),
     )

@@ -4,26 +4,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gedikit.randomness import Randomness, integers, uniform
 from gedikit.sampling.domain import Box
 
 
 class ReplayBuffer:
     """Chain positions, drawn with replacement and written back, a share of them restarted in Ω."""
 
-    def __init__(self, positions: Float[Tensor, "b d"]):
+    def __init__(self, positions: Float[Tensor, "*m b d"]):
         self.positions = positions
 
     def draw(
-        self, n: int, *, restart: float, box: Box, generator: torch.Generator
-    ) -> tuple[Int[Tensor, " n"], Float[Tensor, "n d"]]:
+        self, n: int, *, restart: float, box: Box, generator: Randomness
+    ) -> tuple[Int[Tensor, "*m n"], Float[Tensor, "*m n d"]]:
         """n slots and their chains, each restarted uniformly in the box with probability `restart`."""
-        device = self.positions.device
-        slots = torch.randint(len(self.positions), (n,), generator=generator, device=device)
-        x = self.positions[slots]
+        slots = integers(self.positions.shape[-2], (n,), generator)
+        x = torch.take_along_dim(self.positions, slots[..., None], dim=-2)
         if restart > 0:
-            fresh = torch.rand(n, generator=generator, device=device) < restart
-            x = torch.where(fresh[:, None], box.uniform(n, generator), x)
+            fresh = uniform((n,), generator) < restart
+            x = torch.where(fresh[..., None], box.uniform(n, generator), x)
         return slots, x
 
-    def write(self, slots: Int[Tensor, " n"], x: Float[Tensor, "n d"]) -> None:
-        self.positions[slots] = x
+    def write(self, slots: Int[Tensor, "*m n"], x: Float[Tensor, "*m n d"]) -> None:
+        self.positions.scatter_(-2, slots[..., None].expand_as(x), x)

@@ -1,23 +1,28 @@
 """From an array to a fitted model: prepare, train, keep what is needed afterwards."""
 
+import copy
 import hashlib
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gedikit import objectives
+from gedikit import networks, objectives
+from gedikit.assignment import Assignment
 from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
 from gedikit.data.scaling import Scaler
 from gedikit.data.views import NoiseViews, Views, WalkViews
 from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel, build_model, density_quantiles
 from gedikit.methods import Method
+from gedikit.model import EnergyClassifier
 from gedikit.sampling import Box, ProposalBank, Proposals, ReplayBuffer
 from gedikit.settings import Settings
 from gedikit.training.health import HealthMonitor
@@ -25,6 +30,7 @@ from gedikit.training.loop import History, Observer, train
 from gedikit.training.negatives import Chains, Negatives, WeightedProposals
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
+from gedikit.training.terms import TERMS, Sizes, weight_of
 from gedikit.version import __version__
 
 # beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
@@ -32,6 +38,7 @@ MAX_IMPORTANCE_FEATURES = 3
 _MAX_CENTERS = 2000
 _KEPT_SAMPLES = 5000
 _KEPT_REFERENCE = 512
+_FEATURE_BLOCK = 16_384
 
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -50,10 +57,127 @@ def fit(
     history: History | None = None,
 ) -> tuple[FittedModel, History, TrainState]:
     """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given."""
+    ready = prepare(x, method, settings, n_clusters=n_clusters, prior=prior, seed=seed, device=device)
+    state = ready.new_state()
+    if checkpoint is not None:
+        state.restore(*checkpoint)
+    history = history or History()
+    monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
+    with threads(ready.settings.threads if ready.device.type == "cpu" else 0):
+        train(state, ready.step, monitor, observer or Observer(), history, ready.optima)
+    return ready.finish(state), history, state
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a fit needs before its first iteration and, for the fitted model, after its last."""
+
+    x: NDArray[Any]
+    asked: Settings
+    settings: Settings
+    method: Method
+    seed: int
+    prior: NDArray[np.float64]
+    scaler: Scaler
+    bandwidth: float
+    box: Box
+    network: EnergyClassifier
+    negatives: Negatives | None
+    chains: Float[Tensor, "b d"] | None
+    setup: torch.Generator
+    step: TrainStep
+    optima: dict[str, float]
+
+    @property
+    def device(self) -> torch.device:
+        return self.box.low.device
+
+    @property
+    def scaled(self) -> Float[Tensor, "n d"]:
+        return self.step.views.data
+
+    def new_state(self) -> TrainState:
+        state = TrainState.new(
+            copy.deepcopy(self.network),
+            None if self.chains is None else ReplayBuffer(self.chains.clone()),
+            torch.tensor(self.settings.step_size * self.bandwidth, device=self.device),
+            torch.Generator(self.device).manual_seed(self.seed),
+            self.settings,
+        )
+        self.step.start(state)
+        return state
+
+    def finish(self, state: TrainState) -> FittedModel:
+        """What a trained state leaves behind."""
+        network, scaled = state.average, self.scaled
+        if network.batch_normalised:
+            networks.calibrate(network, scaled)
+        log_gamma: float | None = 0.0 if network.density.normalised else None
+        kept = scaled[:0]
+        if self.negatives is not None:
+            kept, log_gamma = self.negatives.final(state, _KEPT_SAMPLES)
+        fitted = FittedModel(
+            network=network.eval(),
+            settings=self.asked,
+            method=self.method.name,
+            assignment=self._assignment(network),
+            scaler=self.scaler,
+            box=self.box,
+            prior=self.prior,
+            bandwidth=self.bandwidth,
+            buffer=kept,
+            step_size=float(state.chain_step),
+            log_normaliser=None if log_gamma is None else log_gamma - self.scaler.log_jacobian,
+            quantiles=np.empty(0),
+            training_labels=np.empty(0, dtype=np.int64),
+            reference=scaled[self._some_rows()],
+            info={
+                "seed": self.seed,
+                "sampler": "exact" if network.density.normalised else self.settings.sampler,
+                "iterations": state.iteration,
+                "n_samples": len(self.x),
+                "events": state.events,
+                "optima": self.optima,
+                "fingerprint": fingerprint(self.x),
+                "versions": {
+                    "gedikit": __version__,
+                    "torch": torch.__version__,
+                    "python": platform.python_version(),
+                },
+            },
+        )
+        fitted.quantiles = density_quantiles(fitted.log_density(self.x))
+        fitted.training_labels = fitted.labels(self.x)
+        return fitted
+
+    def _some_rows(self) -> Tensor:
+        return torch.randperm(len(self.x), generator=self.setup)[:_KEPT_REFERENCE].to(self.device)
+
+    def _assignment(self, network: EnergyClassifier) -> Assignment:
+        rule = self.method.labels_by(self.settings)
+        if rule != "k-means":
+            return Assignment(rule)
+        with torch.inference_mode():
+            features = torch.cat([network.features(block) for block in self.scaled.split(_FEATURE_BLOCK)])
+        return Assignment.by_k_means(features, len(self.prior), unit_length=self.method.unit_length, seed=self.seed)
+
+
+def prepare(
+    x: NDArray[Any],
+    method: Method,
+    settings: Settings,
+    *,
+    n_clusters: int,
+    prior: NDArray[Any] | None = None,
+    seed: int = 0,
+    device: str = "auto",
+) -> Prepared:
+    """Look at the data and build everything that does not change during training."""
     where = resolve_device(device)
     class_prior = check_prior(prior, n_clusters)
     check_rows(x, n_clusters)
     asked, settings = settings, resolve_sampler(settings, x.shape[1])
+    check_batch(method, settings, len(x))
 
     scaler = Scaler.fit(x, settings.scaling)
     scaled = torch.from_numpy(scaler.transform(x))
@@ -63,59 +187,36 @@ def fit(
     box = Box.around(scaled, max(settings.margin, 4 * bandwidth))
     sigma = settings.noise * (bandwidth if settings.noise_unit == "bandwidth" else 1.0)
     views = _views(scaled, sigma, n_clusters, settings, setup, where)
-    network = build_model(settings, x.shape[1], n_clusters, bandwidth, setup)
-    negatives, buffer = _negatives(method, settings, scaled, bandwidth, sigma, box, setup, where)
-
-    box = box.to(where)
-    generator = torch.Generator(where).manual_seed(seed)
-    state = TrainState.new(network.to(where), buffer, settings.step_size * bandwidth, generator, settings)
-    if checkpoint is not None:
-        state.restore(*checkpoint)
+    references = None
+    if method.generative == "contrastive-energy":
+        references = scaled[torch.randperm(len(scaled), generator=setup)[: settings.references]]
+    network = build_model(method, settings, x.shape[1], n_clusters, bandwidth, setup, references).to(where)
+    negatives, chains = _negatives(method, settings, scaled, bandwidth, sigma, box, setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
-    step = TrainStep(settings, method, views, len(scaled), negatives, log_prior)
-    optima = known_optima(method, log_prior)
-    history = history or History()
-    monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
-    with _threads(settings.threads if where.type == "cpu" else 0):
-        train(state, step, monitor, observer or Observer(), history, optima)
-
-    kept, log_gamma = negatives.final(state, _KEPT_SAMPLES) if negatives else (scaled[:0].to(where), None)
-    fitted = FittedModel(
-        network=state.average,
-        settings=asked,
-        method=method.name,
-        scaler=scaler,
-        box=box,
-        prior=class_prior,
-        bandwidth=bandwidth,
-        buffer=kept,
-        step_size=float(state.chain_step),
-        log_normaliser=None if log_gamma is None else log_gamma - scaler.log_jacobian,
-        quantiles=np.empty(0),
-        training_labels=np.empty(0, dtype=np.int64),
-        reference=scaled[torch.randperm(len(scaled), generator=setup)[:_KEPT_REFERENCE]].to(where),
-        info={
-            "seed": seed,
-            "sampler": settings.sampler,
-            "iterations": state.iteration,
-            "n_samples": len(x),
-            "events": state.events,
-            "optima": optima,
-            "fingerprint": fingerprint(x),
-            "versions": {
-                "gedikit": __version__,
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
-        },
+    weights: dict[str, float | Tensor] = {name: weight_of(name, settings) for name in (*method.terms, "energy_l2")}
+    step = TrainStep(settings, method, views, negatives, log_prior, weights)
+    sizes = Sizes(min(settings.batch_size, len(x)), network.centers.shape[0], log_prior)
+    return Prepared(
+        x,
+        asked,
+        settings,
+        method,
+        seed,
+        class_prior,
+        scaler,
+        bandwidth,
+        box.to(where),
+        network,
+        negatives,
+        chains,
+        setup,
+        step,
+        known_optima(method, settings, sizes),
     )
-    fitted.quantiles = density_quantiles(fitted.log_density(x))
-    fitted.training_labels = fitted.labels(x)
-    return fitted, history, state
 
 
 @contextmanager
-def _threads(n: int) -> Iterator[None]:
+def threads(n: int) -> Iterator[None]:
     """Use n threads for a while: small products on many threads spend their time waiting for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(n or before)
@@ -125,11 +226,12 @@ def _threads(n: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def known_optima(method: Method, log_prior: Tensor) -> dict[str, float]:
-    """The smallest value each of the method's terms can have, where Proposition 1 gives one."""
-    known = {"invariance": objectives.invariance_optimum(), "prior": objectives.prior_optimum(log_prior)}
-    known["mutual_information"] = known["prior"]
-    return {name: value for name, value in known.items() if name in (*method.terms, "mutual_information")}
+def known_optima(method: Method, settings: Settings, sizes: Sizes) -> dict[str, float]:
+    """The smallest value each of the method's terms can have, and the largest of the mutual information."""
+    known = {name: TERMS[name].optimum(settings, sizes) for name in method.terms if name in TERMS}
+    if method.labels == "posterior":
+        known["mutual_information"] = objectives.prior_optimum(sizes.log_prior)
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def fingerprint(x: NDArray[Any]) -> str:
@@ -173,6 +275,14 @@ def check_rows(x: NDArray[Any], n_clusters: int) -> None:
         raise DataError("all rows are the same: there is nothing to learn from constant columns")
 
 
+def check_batch(method: Method, settings: Settings, n_rows: int) -> None:
+    """Refuse a batch of one for terms that compare rows with each other."""
+    size = min(settings.batch_size, n_rows)
+    alone = [name for name in method.terms if name in TERMS and TERMS[name].min_rows > size]
+    if alone:
+        raise UsageError(f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}")
+
+
 def resolve_sampler(settings: Settings, n_features: int) -> Settings:
     """What "auto" means for so many features."""
     if settings.sampler == "auto":
@@ -204,8 +314,9 @@ def _negatives(
     box: Box,
     generator: torch.Generator,
     device: torch.device,
-) -> tuple[Negatives | None, ReplayBuffer | None]:
-    if not method.models_density:
+) -> tuple[Negatives | None, Float[Tensor, "b d"] | None]:
+    """Where the second expectation of an energy's gradient is taken, and the chains it starts with."""
+    if not method.models_density or method.generative == "flow":
         return None, None
     if settings.sampler == "importance":
         centers = data[torch.randperm(len(data), generator=generator)[:_MAX_CENTERS]]
@@ -220,4 +331,4 @@ def _negatives(
         rows = torch.randint(len(data), (settings.buffer,), generator=generator)
         noise = torch.randn(settings.buffer, data.shape[1], generator=generator)
         start = box.reflect(data[rows] + sigma * noise)
-    return Chains(settings, box.to(device)), ReplayBuffer(start.to(device))
+    return Chains(settings, box.to(device)), start.to(device)

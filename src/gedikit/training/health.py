@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gedikit.errors import DivergenceError
@@ -39,7 +40,7 @@ class HealthMonitor:
         gap_limit = 1000 + 100 * self.n_features
         if abs(values.get("energy_gap", 0.0)) > gap_limit:
             return f"the energy gap between data and samples is {values['energy_gap']:.3g} (limit {gap_limit:g})"
-        if values["largest_log_density"] > _LARGEST_LOG_DENSITY:
+        if values.get("largest_log_density", 0.0) > _LARGEST_LOG_DENSITY:
             return f"|log-density| reached {values['largest_log_density']:.3g} (limit {_LARGEST_LOG_DENSITY:g})"
         if values["gradient_norm"] > _LARGEST_GRADIENT:
             return f"the gradient norm is {values['gradient_norm']:.3g} (limit {_LARGEST_GRADIENT:g})"
@@ -68,6 +69,7 @@ class HealthMonitor:
                 f"or the default method."
             )
         snapshot = self.snapshots.pop() if len(self.snapshots) > 1 else self.snapshots[0]
+        assert isinstance(state.generator, torch.Generator)
         randomness, events = state.generator.get_state(), state.events
         state.restore(snapshot.tensors, snapshot.meta)
         state.generator.set_state(randomness)  # other noise than the one that led here

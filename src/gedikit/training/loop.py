@@ -67,8 +67,8 @@ def train(
     monitor.remember(state)
     while state.iteration < s.iterations:
         last = state.iteration + 1 == s.iterations
-        values = step(state, measure=last or (state.iteration + 1) % s.log_every == 0)
-        if values:
+        measured = step(state, measure=last or (state.iteration + 1) % s.log_every == 0)
+        for values in measured:
             complaint = monitor.complaint(values)
             if complaint:
                 observer.event(monitor.roll_back(state, complaint))

@@ -1,5 +1,6 @@
 """x⁻: where the second expectation of L_GEN is taken, by chains or by weighted proposals."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,14 +17,16 @@ from gedikit.training.state import TrainState, frozen
 class Batch(NamedTuple):
     """Points, and their proposal density where they are weighted proposals rather than samples."""
 
-    points: Float[Tensor, "m d"]
-    log_q: Float[Tensor, " m"] | None
+    points: Float[Tensor, "*m k d"]
+    log_q: Float[Tensor, "*m k"] | None
     acceptance: Tensor | None
 
 
-class Negatives(Protocol):
+class Source(Protocol):
     def draw(self, state: TrainState) -> Batch: ...
 
+
+class Negatives(Source, Protocol):
     def final(self, state: TrainState, n: int) -> tuple[Float[Tensor, "n d"], float | None]:
         """n points of the averaged model to start later samples from, and log Γ where it can be estimated."""
         ...
@@ -38,16 +41,31 @@ class WeightedProposals:
     count: int
 
     def draw(self, state: TrainState) -> Batch:
+        assert isinstance(state.generator, torch.Generator)
         points, log_q = self.bank.draw(self.count, state.generator)
         return Batch(points, log_q, None)
 
     def final(self, state: TrainState, n: int) -> tuple[Float[Tensor, "n d"], float]:
+        assert isinstance(state.generator, torch.Generator)
         # other proposals than those trained with
         bank = ProposalBank.build(self.proposals, len(self.bank.points), state.generator)
         with torch.inference_mode():
             density = state.average.log_density(bank.points)
             log_gamma = objectives.log_normaliser(density.double(), bank.log_q.double())
         return bank.resample(density, n, state.generator), float(log_gamma)
+
+
+@dataclass(frozen=True)
+class StackedProposals:
+    """Every member of a stack draws from its own bank."""
+
+    members: Sequence[WeightedProposals]
+
+    def draw(self, state: TrainState) -> Batch:
+        assert not isinstance(state.generator, torch.Generator)
+        drawn = [m.bank.draw(m.count, g) for m, g in zip(self.members, state.generator, strict=True)]
+        points, log_q = zip(*drawn, strict=True)
+        return Batch(torch.stack(points), torch.stack(log_q), None)
 
 
 @dataclass(frozen=True)
@@ -83,13 +101,13 @@ class Chains:
     def _adjusted(self, state: TrainState, x: Tensor) -> tuple[Tensor, Tensor]:
         log_density = state.network.log_density
         chains = init_chains(log_density, x)
-        rate = torch.zeros((), device=x.device)
+        rate = x.new_zeros(state.members)
         for _ in range(self.settings.steps):
             chains, accept = mala_step(
                 log_density, chains, step=state.chain_step, generator=state.generator, box=self.box
             )
-            accepted = accept.to(x.dtype).mean()
-            state.chain_step = adapt_step(state.chain_step, accepted, rate=0.05)
+            accepted = accept.to(x.dtype).mean(-1)
+            state.chain_step = adapt_step(state.chain_step, accepted.reshape(state.chain_step.shape), rate=0.05)
             rate += accepted / self.settings.steps
         return chains.position, rate
 

@@ -1,7 +1,7 @@
 """Everything that changes during training, in one place that can be written down and read back."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,16 +11,18 @@ from torch import Tensor, nn
 
 from gedikit.errors import UsageError
 from gedikit.model import EnergyClassifier
+from gedikit.randomness import Randomness
 from gedikit.sampling import ReplayBuffer
 from gedikit.settings import Settings
 
 
 @dataclass
 class TrainState:
-    """Weights, averaged weights, optimiser, chains, step sizes, randomness and position.
+    """Weights, averaged weights, optimiser, chains, step sizes, memories of the terms, randomness and position.
 
     All weights lie in one flat tensor that the network's parameters are views of: optimiser, average and
-    gradient norm are then one operation each, however many layers there are.
+    gradient norm are then one operation each, however many layers there are. Models that are trained side by
+    side are one state, whose tensors have a leading dimension and whose randomness is one generator each.
     """
 
     network: EnergyClassifier
@@ -30,7 +32,8 @@ class TrainState:
     optimiser: torch.optim.Adam
     buffer: ReplayBuffer | None
     chain_step: Tensor
-    generator: torch.Generator
+    generator: Randomness
+    memory: dict[str, Tensor] = field(default_factory=dict)  # what terms carry from batch to batch
     iteration: int = 0
     rate_scale: float = 1.0
     rollbacks: int = 0
@@ -41,28 +44,35 @@ class TrainState:
         cls,
         network: EnergyClassifier,
         buffer: ReplayBuffer | None,
-        chain_step: float,
-        generator: torch.Generator,
+        chain_step: Tensor,
+        generator: Randomness,
         settings: Settings,
     ) -> "TrainState":
+        members = () if isinstance(generator, torch.Generator) else (len(generator),)
         average = copy.deepcopy(network).requires_grad_(False)
-        weights = nn.Parameter(flatten(network))
+        weights = nn.Parameter(flatten(network, members))
         return cls(
             network,
             weights,
             average,
-            flatten(average),
+            flatten(average, members),
             torch.optim.Adam([weights], lr=settings.learning_rate, fused=True),
             buffer,
-            torch.tensor(chain_step, device=weights.device),
+            chain_step,
             generator,
         )
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """() for one model, (m,) for m models side by side."""
+        return () if isinstance(self.generator, torch.Generator) else (len(self.generator),)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name; the live ones, not copies."""
         named = {"weights": self.weights.detach(), "average_weights": self.average_weights}
         named |= {f"optimiser.{k}": v for k, v in self.optimiser.state[self.weights].items()}
-        named |= {"chain_step": self.chain_step, "generator": self.generator.get_state()}
+        named |= {"chain_step": self.chain_step, "generator": _generator_state(self.generator)}
+        named |= {f"memory.{k}": v for k, v in self.memory.items()}
         if self.buffer is not None:
             named["buffer"] = self.buffer.positions
         return named
@@ -86,6 +96,9 @@ class TrainState:
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": {0: moments} if moments else {}, "param_groups": groups})
         self.chain_step = tensors["chain_step"].clone().to(device)
+        kept = "memory."
+        self.memory = {k[len(kept) :]: v.clone().to(device) for k, v in tensors.items() if k.startswith(kept)}
+        assert isinstance(self.generator, torch.Generator)
         try:
             self.generator.set_state(tensors["generator"].cpu())
         except RuntimeError:
@@ -98,13 +111,31 @@ class TrainState:
         self.events = list(meta["events"])
 
 
-def flatten(network: nn.Module) -> Tensor:
+def flatten(network: nn.Module, members: tuple[int, ...] = ()) -> Tensor:
     """One tensor that holds all parameters; the parameters become views of it."""
     parameters = list(network.parameters())
-    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
-    for parameter, piece in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-        parameter.data = piece.view_as(parameter)
+    pieces = [p.detach().reshape(*members, -1) for p in parameters]
+    flat = torch.cat(pieces, dim=-1)
+    for parameter, view in zip(parameters, flat.split([p.shape[-1] for p in pieces], dim=-1), strict=True):
+        parameter.data = view.view(parameter.shape)
     return flat
+
+
+def stack(networks: Sequence[EnergyClassifier]) -> EnergyClassifier:
+    """One network whose parameters and buffers are those of all, along a leading dimension."""
+    together = copy.deepcopy(networks[0])
+    for name, parameter in together.named_parameters():
+        parameter.data = torch.stack([n.get_parameter(name).detach() for n in networks])
+    for name, _ in together.named_buffers():
+        owner, _, leaf = name.rpartition(".")
+        together.get_submodule(owner).register_buffer(leaf, torch.stack([n.get_buffer(name) for n in networks]))
+    return together
+
+
+def _generator_state(generator: Randomness) -> Tensor:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    return torch.stack([g.get_state() for g in generator])
 
 
 @contextmanager

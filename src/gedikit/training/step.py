@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -11,80 +11,187 @@ from torch import Tensor
 from gedikit import objectives
 from gedikit.data.views import Views
 from gedikit.methods import Method
+from gedikit.model import ClusterEnergy, EnergyClassifier
+from gedikit.randomness import integers
 from gedikit.settings import Settings
-from gedikit.training.negatives import Batch, Negatives
+from gedikit.training.negatives import Batch, Source
 from gedikit.training.state import TrainState
+from gedikit.training.terms import TERMS, Look
 
 
 @dataclass(frozen=True)
 class TrainStep:
-    """What stays fixed over a training run; calling it advances a TrainState by one iteration."""
+    """What stays fixed over a training run; calling it advances a TrainState by one iteration.
+
+    A state of several models is advanced in one go: their weights of the terms may differ, all else is shared.
+    """
 
     settings: Settings
     method: Method
     views: Views
-    n_rows: int
-    negatives: Negatives | None
-    log_prior: Float[Tensor, " c"]
+    negatives: Source | None
+    log_prior: Float[Tensor, "*m c"]
+    weights: dict[str, float | Tensor]
 
-    def __call__(self, state: TrainState, *, measure: bool = False) -> dict[str, float]:
-        """Advance; with `measure`, report the losses and the health signs (this reads the device)."""
+    def start(self, state: TrainState) -> None:
+        """Give the terms the memory they begin with."""
+        for name in self.method.terms:
+            if name in TERMS:
+                state.memory |= TERMS[name].start(state, self.settings, self.views.data)
+
+    def __call__(self, state: TrainState, *, measure: bool = False) -> list[dict[str, float]]:
+        """Advance; with `measure`, report the losses and the health signs of each model (this reads the device)."""
         s = self.settings
         progress = state.iteration / s.iterations
         terms = self.method.terms_at(progress)
-        device, size = state.weights.device, min(s.batch_size, self.n_rows)
-        rows = torch.randint(self.n_rows, (size,), generator=state.generator, device=device)
-        x, view = self.views(rows, progress, state.generator)
-        parts = [x, view]
+        self._refresh(terms, state)
+        n_rows = self.views.data.shape[-2]
+        rows = integers(n_rows, (min(s.batch_size, n_rows),), state.generator)
+        x, *views = self._draw_views(terms, rows, progress, state)
         negative = self.negatives.draw(state) if self.negatives and "generative" in terms else None
-        if negative is not None:
-            parts.append(negative.points)
-        outputs = Outputs.of(state.network.logits(torch.cat(parts)), size, negative)
-        losses = self._losses(terms, outputs)
-        total = sum(getattr(s, name) * value for name, value in losses.items())
+        outputs = Outputs(state.network, x, tuple(views), negative)
+        losses = self._losses(terms, Look(s, state, rows, tuple(views), outputs, self.log_prior))
+        total = sum((self.weights[name] * value).sum() for name, value in losses.items())
         assert isinstance(total, Tensor)
 
         parameters = list(state.network.parameters())
-        gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
-        state.weights.grad = torch.cat([g.reshape(-1) for g in gradients])
+        gradients = list(torch.autograd.grad(total, parameters, materialize_grads=True))
+        if state.iteration < s.freeze_prototypes:
+            gradients = [
+                torch.zeros_like(g) if p is state.network.centers else g
+                for p, g in zip(parameters, gradients, strict=True)
+            ]
+        state.weights.grad = torch.cat([g.reshape(*state.members, -1) for g in gradients], dim=-1)
         state.optimiser.param_groups[0]["lr"] = learning_rate(s, state.iteration) * state.rate_scale
         state.optimiser.step()
         state.iteration += 1
         keep = min(s.average, state.iteration / (state.iteration + 9))
         state.average_weights.lerp_(state.weights.detach(), 1 - keep)
-        return _measurements(losses, outputs, state.weights.grad) if measure else {}
+        return self._measurements(losses, outputs, state.weights.grad) if measure else []
 
-    def _losses(self, terms: tuple[str, ...], out: "Outputs") -> dict[str, Tensor]:
-        losses: dict[str, Tensor] = {}
-        if "invariance" in terms:
-            losses["invariance"] = objectives.invariance(out.log_p, out.view_log_p)
-        if "prior" in terms:
-            losses["prior"] = objectives.prior(out.log_p, self.log_prior)
-        if out.negative is not None:
-            if out.negative.log_q is not None:
-                losses["generative"] = objectives.importance_generative(out.data, out.model, out.negative.log_q)
-            else:
-                losses["generative"] = objectives.generative(out.data, out.model)
-            if self.settings.energy_l2:
-                losses["energy_l2"] = objectives.energy_l2(out.data, out.model)
+    def _refresh(self, terms: tuple[str, ...], state: TrainState) -> None:
+        if state.iteration % self.settings.assign_every:
+            return
+        for name in terms:
+            refresh = TERMS[name].refresh if name in TERMS else None
+            if refresh is not None:
+                with torch.no_grad():
+                    refresh(state, self.settings, self.views.data)
+
+    def _draw_views(self, terms: tuple[str, ...], rows: Tensor, progress: float, state: TrainState) -> list[Tensor]:
+        """x and as many x′ ~ T(x′|x) as the terms want."""
+        wanted = max([TERMS[name].views(self.settings) for name in terms if name in TERMS], default=0)
+        x, view = self.views(rows, progress, state.generator)
+        others = [self.views(rows, progress, state.generator)[1] for _ in range(wanted - 1)]
+        return [x, view, *others][: 1 + wanted]
+
+    def _losses(self, terms: tuple[str, ...], look: Look) -> dict[str, Tensor]:
+        losses = {name: TERMS[name].loss(look) for name in terms if name in TERMS}
+        if "generative" not in terms:
+            return losses
+        data, negative = look.out.data, look.out.negative
+        if negative is None:
+            losses["generative"] = objectives.likelihood_generative(data)
+            return losses
+        model = look.out.model
+        if negative.log_q is not None:
+            losses["generative"] = objectives.importance_generative(data, model, negative.log_q)
+        else:
+            losses["generative"] = objectives.generative(data, model)
+        if self.settings.energy_l2:
+            losses["energy_l2"] = objectives.energy_l2(data, model)
         return losses
 
+    def _measurements(self, losses: dict[str, Tensor], out: "Outputs", gradient: Tensor) -> list[dict[str, float]]:
+        with torch.no_grad():
+            values = {name: value.detach() for name, value in losses.items()}
+            if self.method.labels == "posterior":
+                values["mutual_information"] = objectives.mutual_information(out.log_p)
+            if self.method.models_density:
+                values["log_density"] = out.data.mean(-1)
+                values["largest_log_density"] = out.density.abs().amax(-1)
+            values["gradient_norm"] = torch.linalg.vector_norm(gradient, dim=-1)
+            if out.negative is not None:
+                values |= _sampling_signs(out, out.negative)
+            stacked = torch.stack([v.to(torch.float64) for v in values.values()]).cpu()
+        return [dict(zip(values, column, strict=True)) for column in stacked.reshape(len(values), -1).T.tolist()]
 
-class Outputs(NamedTuple):
-    """What one forward pass of [x, x′, x⁻] says: posteriors and log-densities, from one logsumexp."""
 
-    log_p: Float[Tensor, "b c"]
-    view_log_p: Float[Tensor, "b c"]
-    data: Float[Tensor, " b"]
-    model: Float[Tensor, " m"]
-    density: Float[Tensor, " n"]
-    negative: Batch | None
+class Outputs:
+    """What one forward pass of [x, x′, …, x⁻] says; each reading is computed when it is asked for."""
 
-    @classmethod
-    def of(cls, logits: Float[Tensor, "n c"], size: int, negative: Batch | None) -> "Outputs":
-        density = torch.logsumexp(logits, dim=-1)
-        log_p = logits[: 2 * size] - density[: 2 * size, None]
-        return cls(log_p[:size], log_p[size:], density[:size], density[2 * size :], density, negative)
+    def __init__(self, network: EnergyClassifier, x: Tensor, views: tuple[Tensor, ...], negative: Batch | None):
+        self.network, self.negative = network, negative
+        self.size, self.n_views = x.shape[-2], len(views)
+        parts = [x, *views] if negative is None else [x, *views, negative.points]
+        self.points = torch.cat(parts, dim=-2)
+        if network.batch_normalised:  # the statistics are of one view at a time
+            self.embeddings = torch.cat([network.embed(part) for part in parts], dim=-2)
+        else:
+            self.embeddings = network.embed(self.points)
+
+    def _part(self, of: Tensor, number: int) -> Tensor:
+        return of[..., number * self.size : (number + 1) * self.size, :]
+
+    @property
+    def z(self) -> Float[Tensor, "*m b l"]:
+        return self._part(self.embeddings, 0)
+
+    @property
+    def view_z(self) -> Float[Tensor, "*m b l"]:
+        return self._part(self.embeddings, 1)
+
+    @property
+    def all_view_z(self) -> list[Float[Tensor, "*m b l"]]:
+        return [self._part(self.embeddings, i + 1) for i in range(self.n_views)]
+
+    @cached_property
+    def logits(self) -> Float[Tensor, "*m n c"]:
+        return self.network.cluster_scores(self.embeddings)
+
+    @cached_property
+    def log_sum(self) -> Float[Tensor, "*m n"]:
+        return torch.logsumexp(self.logits, dim=-1)
+
+    @property
+    def logits_of_x(self) -> Float[Tensor, "*m b c"]:
+        return self._part(self.logits, 0)
+
+    @property
+    def logits_of_view(self) -> Float[Tensor, "*m b c"]:
+        return self._part(self.logits, 1)
+
+    @cached_property
+    def _log_p(self) -> Float[Tensor, "*m v c"]:
+        rows = (1 + self.n_views) * self.size
+        return self.logits[..., :rows, :] - self.log_sum[..., :rows, None]
+
+    @property
+    def log_p(self) -> Float[Tensor, "*m b c"]:
+        return self._part(self._log_p, 0)
+
+    @property
+    def view_log_p(self) -> Float[Tensor, "*m b c"]:
+        return self._part(self._log_p, 1)
+
+    @cached_property
+    def density(self) -> Float[Tensor, "*m n"]:
+        """log p(x) of the data and of the negatives, in this order; of the views too where they cost nothing."""
+        if isinstance(self.network.density, ClusterEnergy):
+            return self.log_sum
+        kept = [slice(0, self.size), slice((1 + self.n_views) * self.size, None)]
+        x = torch.cat([self.points[..., part, :] for part in kept], dim=-2)
+        z = torch.cat([self.embeddings[..., part, :] for part in kept], dim=-2)
+        return self.network.density.log_density(self.network, x, z)
+
+    @property
+    def data(self) -> Float[Tensor, "*m b"]:
+        return self.density[..., : self.size]
+
+    @property
+    def model(self) -> Float[Tensor, "*m k"]:
+        assert self.negative is not None
+        return self.density[..., -self.negative.points.shape[-2] :]
 
 
 def learning_rate(settings: Settings, iteration: int) -> float:
@@ -97,22 +204,14 @@ def learning_rate(settings: Settings, iteration: int) -> float:
     return settings.learning_rate * ramp * decay
 
 
-def _measurements(losses: dict[str, Tensor], out: Outputs, gradient: Tensor) -> dict[str, float]:
-    with torch.no_grad():
-        values = {name: value.detach() for name, value in losses.items()}
-        values["mutual_information"] = objectives.mutual_information(out.log_p)
-        values["log_density"] = out.data.mean()
-        values["largest_log_density"] = out.density.abs().amax()
-        values["gradient_norm"] = torch.linalg.vector_norm(gradient)
-        if out.negative is not None:
-            log_q = out.negative.log_q
-            if log_q is not None:
-                weights = torch.softmax(out.model - log_q, dim=0)
-                values["energy_gap"] = out.data.mean() - weights @ out.model
-                values["effective_samples"] = objectives.effective_sample_size(out.model, log_q)
-            else:
-                values["energy_gap"] = out.data.mean() - out.model.mean()
-            if out.negative.acceptance is not None:
-                values["acceptance"] = out.negative.acceptance
-        stacked = torch.stack([v.to(torch.float64) for v in values.values()]).cpu()
-    return dict(zip(values, stacked.tolist(), strict=True))
+def _sampling_signs(out: Outputs, negative: Batch) -> dict[str, Tensor]:
+    signs = {}
+    if negative.log_q is not None:
+        weights = torch.softmax(out.model - negative.log_q, dim=-1)
+        signs["energy_gap"] = out.data.mean(-1) - (weights * out.model).sum(-1)
+        signs["effective_samples"] = objectives.effective_sample_size(out.model, negative.log_q)
+    else:
+        signs["energy_gap"] = out.data.mean(-1) - out.model.mean(-1)
+    if negative.acceptance is not None:
+        signs["acceptance"] = negative.acceptance
+    return signs

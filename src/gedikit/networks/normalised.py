@@ -1,0 +1,80 @@
+"""Perceptrons with batch normalisation in all layers, as the paper's toy baselines Barlow and SwAV use."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class BatchNorm(nn.Module):
+    """γ (x − mean)/std + β with the batch's statistics while training, those of `calibrate` afterwards.
+
+    No running averages: the statistics of the training data are taken once, when the weights are final.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, n_features: int, epsilon: float = 1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_features))
+        self.bias = nn.Parameter(torch.zeros(n_features))
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("variance", torch.ones(n_features))
+        self.epsilon = epsilon
+
+    def forward(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n d"]:
+        if x.ndim == 2:
+            return self._normalised(x, self.mean, self.variance, self.weight, self.bias)
+        members = zip(x, self.mean, self.variance, self.weight, self.bias, strict=True)
+        return torch.stack([self._normalised(*member) for member in members])
+
+    def _normalised(self, x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        if self.training:
+            return F.batch_norm(x, None, None, weight, bias, training=True, eps=self.epsilon)
+        return F.batch_norm(x, mean, variance, weight, bias, eps=self.epsilon)
+
+
+class NormalisedMLP(nn.Module):
+    """Linear layers, each followed by batch normalisation, with ReLU between them."""
+
+    def __init__(self, sizes: Sequence[int], generator: torch.Generator):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.norms = nn.ModuleList(BatchNorm(b) for b in sizes[1:])
+        for layer in self.layers:
+            assert isinstance(layer, nn.Linear)
+            nn.init.xavier_uniform_(layer.weight, gain=math.sqrt(2), generator=generator)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n o"]:
+        for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+            assert isinstance(layer, nn.Linear)
+            x = norm(x @ layer.weight.mT + layer.bias[..., None, :])
+            if i < len(self.layers) - 1:
+                x = torch.relu(x)
+        return x
+
+
+def is_batch_normalised(network: nn.Module) -> bool:
+    return any(isinstance(m, BatchNorm) for m in network.modules())
+
+
+@torch.no_grad()
+def calibrate(network: nn.Module, x: Float[Tensor, "n d"]) -> None:
+    """Give every batch normalisation the statistics of x, layer by layer, and switch it to them."""
+    network.train()
+    handles = [m.register_forward_pre_hook(_take_statistics) for m in network.modules() if isinstance(m, BatchNorm)]
+    network(x)
+    for handle in handles:
+        handle.remove()
+    network.eval()
+
+
+def _take_statistics(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    assert isinstance(module, BatchNorm)
+    module.mean, module.variance = inputs[0].mean(-2), inputs[0].var(-2, correction=0)

@@ -1,0 +1,251 @@
+"""The discriminative terms by name: what each looks at, what it carries from batch to batch, and its optimum."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gedikit import objectives
+from gedikit.settings import Settings
+from gedikit.training.state import TrainState
+
+if TYPE_CHECKING:
+    from gedikit.training.step import Outputs
+
+_SELA_ITERATIONS = 50
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a term may look at in one iteration."""
+
+    settings: Settings
+    state: TrainState
+    rows: Tensor
+    views: tuple[Tensor, ...]
+    out: "Outputs"
+    log_prior: Tensor
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What an optimum may depend on."""
+
+    batch: int
+    embedding: int
+    log_prior: Tensor
+
+
+@dataclass(frozen=True)
+class Term:
+    """A loss, the memory it starts with, how that is refreshed from all the data, and its smallest value."""
+
+    loss: Callable[[Look], Tensor]
+    start: Callable[[TrainState, Settings, Tensor], dict[str, Tensor]] = lambda *_: {}
+    refresh: Callable[[TrainState, Settings, Tensor], None] | None = None
+    views: Callable[[Settings], int] = lambda _: 1  # how many x′ beside x
+    optimum: Callable[[Settings, Sizes], float | None] = lambda *_: 0.0
+    min_rows: int = 2
+
+
+def _infonce(look: Look) -> Tensor:
+    s, z, view = look.settings, look.out.z, look.out.view_z
+    if s.similarity == "euclidean":  # distances on the unit sphere, as EBCLR measures them
+        z, view = F.normalize(z, dim=-1), F.normalize(view, dim=-1)
+    return objectives.infonce.formula(z, view, temperature=s.similarity_temperature, similarity=s.similarity)
+
+
+def _cpc(look: Look) -> Tensor:
+    critic = look.state.network.critic
+    assert critic is not None
+    return objectives.cpc.formula(look.out.z, look.out.view_z, critic)
+
+
+def _protocpc(look: Look) -> Tensor:
+    """The averaged network teaches, looking at the other view."""
+    student = look.out.logits_of_x * look.state.network.temperature
+    with torch.no_grad():
+        teacher = look.state.average.logits(look.views[0]) * look.state.network.temperature
+    p = torch.softmax(teacher / look.settings.teacher_temperature, dim=-1)
+    return objectives.protocpc.formula(student, p, temperature=look.state.network.temperature)
+
+
+def _kscl(look: Look) -> Tensor:
+    shots = torch.stack(look.out.all_view_z, dim=-2)
+    return objectives.kscl.formula(look.out.z, shots, temperature=look.settings.similarity_temperature)
+
+
+def _barlow_twins(look: Look) -> Tensor:
+    return objectives.barlow_twins.formula(look.out.z, look.out.view_z, off_diagonal=look.settings.off_diagonal)
+
+
+def _vicreg(look: Look) -> Tensor:
+    s = look.settings
+    return objectives.vicreg.formula(
+        look.out.z,
+        look.out.view_z,
+        invariance=s.vicreg_invariance,
+        variance=s.vicreg_variance,
+        covariance=s.vicreg_covariance,
+    )
+
+
+def _corinfomax(look: Look) -> Tensor:
+    s, memory = look.settings, look.state.memory
+    z, view = look.out.z, look.out.view_z
+    covariances = []
+    for name, part in (("covariance", z), ("view_covariance", view)):
+        unit = F.normalize(part, dim=-1)
+        r = objectives.running_covariance(unit, memory[name], s.covariance_momentum)
+        memory[name] = r.detach()
+        covariances.append(r)
+    return objectives.corinfomax.formula(z, view, *covariances, invariance=s.corinfomax_invariance)
+
+
+def _start_corinfomax(state: TrainState, _: Settings, __: Tensor) -> dict[str, Tensor]:
+    width = state.network.centers.shape[-2]
+    even = torch.eye(width, device=state.weights.device) / width
+    even = even.expand(*state.members, width, width).clone()
+    return {"covariance": even, "view_covariance": even.clone()}
+
+
+def _swav(look: Look) -> Tensor:
+    s, network, memory = look.settings, look.state.network, look.state.memory
+    n = look.out.z.shape[-2]
+    queues: dict[str, Tensor | None] = {"queue": None, "view_queue": None}
+    if s.queue:
+        for name, z in (("queue", look.out.z), ("view_queue", look.out.view_z)):
+            if look.state.iteration * n >= s.queue:  # full
+                queues[name] = network.cluster_scores(memory[name]) * network.temperature
+            memory[name] = torch.cat([z.detach(), memory[name]], dim=-2)[..., : s.queue, :]
+    return objectives.swav.formula(
+        look.out.logits_of_x * network.temperature,
+        look.out.logits_of_view * network.temperature,
+        temperature=network.temperature,
+        epsilon=s.sinkhorn_epsilon,
+        iterations=s.sinkhorn_iterations,
+        queue=queues["queue"],
+        view_queue=queues["view_queue"],
+    )
+
+
+def _start_swav(state: TrainState, settings: Settings, _: Tensor) -> dict[str, Tensor]:
+    if not settings.queue:
+        return {}
+    shape = (*state.members, settings.queue, state.network.centers.shape[-2])
+    return {name: torch.zeros(shape, device=state.weights.device) for name in ("queue", "view_queue")}
+
+
+def _deepcluster(look: Look) -> Tensor:
+    target = torch.take_along_dim(look.state.memory["assignment"], look.rows, dim=-1)
+    both = (look.out.log_p, look.out.view_log_p)
+    return sum(objectives.deepcluster.formula(log_p, target) for log_p in both) / 2  # type: ignore[return-value]
+
+
+def _assign_by_k_means(state: TrainState, _: Settings, data: Tensor) -> None:
+    """k-means on the averaged network's features, from the last centres on, so that clusters keep their names."""
+    from sklearn.cluster import KMeans
+
+    features = state.average.features(data).double()
+    flat = features.reshape(-1, *features.shape[-2:]).cpu().numpy()
+    old = state.memory["centroids"]
+    old_flat = old.reshape(-1, *old.shape[-2:]).cpu().numpy()
+    found = []
+    for part, centers in zip(flat, old_flat, strict=True):
+        first = not np.any(centers)
+        start = "k-means++" if first else centers
+        n_init = 10 if first else 1
+        found.append(KMeans(len(centers), init=start, n_init=n_init, random_state=state.iteration).fit(part))
+    device = old.device
+    centers = torch.from_numpy(np.stack([f.cluster_centers_ for f in found])).to(device)
+    labels = torch.from_numpy(np.stack([f.labels_ for f in found])).long().to(device)
+    state.memory["centroids"] = centers.reshape(old.shape)
+    state.memory["assignment"] = labels.reshape(data.shape[:-1])
+
+
+def _start_deepcluster(state: TrainState, _: Settings, data: Tensor) -> dict[str, Tensor]:
+    with torch.no_grad():
+        width = state.network.features(data[..., :2, :]).shape[-1]
+    shape = (*state.members, state.network.centers.shape[-1], width)
+    return {
+        "centroids": torch.zeros(shape, dtype=torch.float64, device=data.device),
+        "assignment": torch.zeros(data.shape[:-1], dtype=torch.int64, device=data.device),
+    }
+
+
+def _sela(look: Look) -> Tensor:
+    codes = torch.take_along_dim(look.state.memory["codes"], look.rows[..., None], dim=-2)
+    both = (look.out.log_p, look.out.view_log_p)
+    return sum(objectives.sela.formula(log_p, codes) for log_p in both) / 2  # type: ignore[return-value]
+
+
+def _assign_by_sinkhorn(state: TrainState, settings: Settings, data: Tensor) -> None:
+    log_p = torch.log_softmax(state.average.logits(data), dim=-1)
+    state.memory["codes"] = objectives.sinkhorn(
+        log_p, epsilon=settings.sinkhorn_epsilon, iterations=_SELA_ITERATIONS
+    )
+
+
+def _start_sela(state: TrainState, _: Settings, data: Tensor) -> dict[str, Tensor]:
+    n_clusters = state.network.centers.shape[-1]
+    return {"codes": torch.full((*data.shape[:-1], n_clusters), 1 / n_clusters, device=data.device)}
+
+
+def _cosine_only(optimum: Callable[[int, float], float]) -> Callable[[Settings, Sizes], float | None]:
+    def known(s: Settings, sizes: Sizes) -> float | None:
+        return optimum(sizes.batch, s.similarity_temperature) if s.similarity == "cosine" else 0.0
+
+    return known
+
+
+TERMS: Mapping[str, Term] = {
+    "invariance": Term(lambda look: objectives.invariance.formula(look.out.log_p, look.out.view_log_p), min_rows=1),
+    "prior": Term(
+        lambda look: objectives.prior.formula(look.out.log_p, look.log_prior),
+        views=lambda _: 0,
+        optimum=lambda _, sizes: objectives.prior_optimum(sizes.log_prior),
+        min_rows=1,
+    ),
+    "infonce": Term(_infonce, optimum=_cosine_only(objectives.infonce_optimum)),
+    "simclr": Term(
+        lambda look: objectives.simclr.formula(
+            look.out.z, look.out.view_z, temperature=look.settings.similarity_temperature
+        ),
+        optimum=lambda s, sizes: objectives.simclr_optimum(sizes.batch, s.similarity_temperature),
+    ),
+    "cpc": Term(_cpc),
+    "protocpc": Term(_protocpc, optimum=lambda _, sizes: objectives.protocpc_optimum(len(sizes.log_prior))),
+    "kscl": Term(
+        _kscl,
+        views=lambda s: s.shots,
+        optimum=lambda s, sizes: objectives.kscl_optimum(sizes.batch, s.similarity_temperature),
+    ),
+    "barlow-twins": Term(_barlow_twins),
+    "vicreg": Term(_vicreg),
+    "w-mse": Term(
+        lambda look: objectives.w_mse.formula(look.out.z, look.out.view_z, shrinkage=look.settings.shrinkage)
+    ),
+    "corinfomax": Term(
+        _corinfomax,
+        _start_corinfomax,
+        optimum=lambda _, sizes: objectives.corinfomax_optimum(sizes.embedding),
+    ),
+    "mec": Term(
+        lambda look: objectives.mec.formula(look.out.z, look.out.view_z, distortion=look.settings.distortion),
+        optimum=lambda s, sizes: objectives.mec_optimum(sizes.batch, sizes.embedding, s.distortion),
+    ),
+    "swav": Term(_swav, _start_swav),
+    "deepcluster": Term(_deepcluster, _start_deepcluster, _assign_by_k_means, min_rows=1),
+    "sela": Term(_sela, _start_sela, _assign_by_sinkhorn, min_rows=1),
+}
+_OWN_WEIGHT = ("generative", "invariance", "prior", "energy_l2")
+
+
+def weight_of(term: str, settings: Settings) -> float:
+    """Each of the paper's terms has a weight of its own; the others share one: a method has at most one of them."""
+    weight: float = getattr(settings, term if term in _OWN_WEIGHT else "discriminative")
+    return weight
