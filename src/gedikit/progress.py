@@ -50,7 +50,8 @@ class ProgressLine(Observer):
     def measured(self, state: TrainState, row: dict[str, float]) -> None:
         elapsed = max(time.monotonic() - self.began, 1e-9)
         rate = (state.iteration - self.first) / elapsed
-        losses = "  ".join(self._one(name, row[name]) for name in _SHORT if name in row)
+        shown = (*(name for name in self.optima if name not in _SHORT), *_SHORT)
+        losses = "  ".join(self._one(name, row[name]) for name in shown if name in row)
         if self.live:
             at = f"{state.iteration}/{self.iterations}"
             speed = f"{rate:.0f} it/s"
@@ -70,4 +71,4 @@ class ProgressLine(Observer):
 
     def _one(self, name: str, value: float) -> str:
         best = f"/{self.optima[name]:.3g}" if name in self.optima else ""
-        return f"{_SHORT[name]} {value:.3g}{best}"
+        return f"{_SHORT.get(name, name)} {value:.3g}{best}"

@@ -24,16 +24,18 @@ def test_accuracy_finds_the_best_naming():
 
 def test_figures_carry_value_and_protocol():
     y = np.repeat([0, 1], 50)
-    figures = {f.name: f for f in clustering_figures(y, 1 - y, "test")}
+    figures = {f.name: f for f in clustering_figures(y, 1 - y, "test", labels_by="hand")}
     assert [figures[k].value for k in ("nmi", "ami", "ari", "acc")] == pytest.approx([1, 1, 1, 1])
     assert figures["nmi"].protocol["n"] == 100
     assert figures["nmi"].protocol["split"] == "test"
     with pytest.raises(DataError, match="100 labels do not fit 3 rows"):
-        clustering_figures(y, y[:3], "test")
+        clustering_figures(y, y[:3], "test", labels_by="hand")
 
 
 def test_single_cluster_has_no_information():
-    figures = {f.name: f.value for f in clustering_figures(np.arange(6) % 2, np.zeros(6, int), "all")}
+    figures = {
+        f.name: f.value for f in clustering_figures(np.arange(6) % 2, np.zeros(6, int), "all", labels_by="hand")
+    }
     assert figures["nmi"] == 0.0
 
 

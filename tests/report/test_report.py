@@ -22,7 +22,7 @@ CURVES = 6  # invariance, prior, generative, mutual information, energy gap, and
 
 def report_data(x, y=None, n_clusters=2, *, image_shape=None, columns=None, title="a title", **params):
     model = GEDI(n_clusters, max_iter=50, random_state=0, device="cpu", **params).fit(x)
-    figures = [] if y is None else clustering_figures(y, model.labels_, "all rows")
+    figures = [] if y is None else clustering_figures(y, model.labels_, "all rows", labels_by="posterior")
     optima = model.fitted_.info["optima"]
     args = (
         title,

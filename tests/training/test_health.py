@@ -72,7 +72,7 @@ def test_the_recipe_as_printed_diverges_and_says_so():
         def event(self, text: str) -> None:
             told.append(text)
 
-    model = GEDI(2, method="gedi-as-printed", max_iter=20_000, random_state=0)
+    model = GEDI(2, method="gedi-as-printed", max_iter=20_000, random_state=0, options={"max_rollbacks": 4})
     with pytest.raises(DivergenceError, match="training diverged at iteration"):
         model.fit_observed(moons(1000, 0)[0], Listener())
     assert len(told) == 4

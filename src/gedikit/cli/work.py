@@ -40,8 +40,12 @@ def demo(data: str, out: Path, seed: int) -> None:
     test = sources.load(data, split="test", seed=seed)
     fitted = _load(out, "cpu")
     console.print("\nAgainst labels the training never saw, with k-means beside it:")
-    for name, clusters in (("gedikit", fitted.labels(test.x)), ("k-means", _k_means(data, seed, test.x))):
-        figures = {f.name: f.value for f in clustering_figures(np.asarray(test.y), clusters, test.split)}
+    for name, clusters, by in (
+        ("gedikit", fitted.labels(test.x), fitted.assignment.description),
+        ("k-means", _k_means(data, seed, test.x), "nearest centre"),
+    ):
+        made = clustering_figures(np.asarray(test.y), clusters, test.split, labels_by=by)
+        figures = {f.name: f.value for f in made}
         console.print(f"  {name}  NMI {figures['nmi']:.3f}  ACC {figures['acc']:.3f}")
     console.print(f"\nOpen the report: {Run(out).report_path.resolve()}")
 
@@ -284,12 +288,15 @@ def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
     if dataset.y is not None:
         known = ~pd.isna(dataset.y)
         if known.any():
-            figures += clustering_figures(dataset.y[known], fitted.labels(dataset.x[known]), dataset.split)
+            clusters, by = fitted.labels(dataset.x[known]), fitted.assignment.description
+            figures += clustering_figures(dataset.y[known], clusters, dataset.split, labels_by=by)
     if not fitted.models_density:
         return figures
     name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
     definition = "mean log-likelihood of the rows in nats, in the units of the data"
-    if fitted.n_features <= 2:
+    if fitted.network.density.normalised and fitted.log_normaliser is not None:
+        constant, normaliser = fitted.log_normaliser, "the density is normalised by itself"
+    elif fitted.n_features <= 2:
         low, high = fitted.bounds()
         constant = grid_log_normaliser(fitted.log_density, low, high)
     elif fitted.log_normaliser is not None:

@@ -36,12 +36,15 @@ def kernel_bandwidth(x: Float[Tensor, "n d"], generator: torch.Generator, max_po
         return 1.0
     squared = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square()
     squared.fill_diagonal_(math.inf)
-    nearest = float(squared.amin(1).median()) ** 0.5 / d**0.5
+    closest = squared.amin(1)
+    nearest = float(closest.median()) ** 0.5 / d**0.5
     widths = np.geomspace(0.1 * nearest, max(10 * nearest, 2 * float(x.std(0).max())), 60)
+    farther = squared - closest[:, None]  # relative to the closest: no sum of kernels underflows
 
     def likelihood(h: float) -> float:
         log_norm = 0.5 * d * math.log(2 * math.pi * h * h)
-        by_point = torch.logsumexp(-squared / (2 * h * h), dim=1) - log_norm
+        kernels = torch.exp((farther / (-2 * h * h)).clamp_min_(-700)).sum(1).log()  # denormals are slow
+        by_point = kernels - closest / (2 * h * h) - log_norm
         return float(by_point.sort().values[int(_STRANGE * n) :].mean())
 
     return float(max(widths, key=likelihood))

@@ -18,8 +18,11 @@ def clustering_accuracy(labels: NDArray[Any], clusters: NDArray[Any]) -> float:
     return float(counts[row, col].sum() / len(labels))
 
 
-def clustering_figures(labels: NDArray[Any], clusters: NDArray[Any], split: str) -> list[Figure]:
-    """NMI, AMI, ARI and ACC on all rows at once (never averaged over mini-batches)."""
+def clustering_figures(labels: NDArray[Any], clusters: NDArray[Any], split: str, *, labels_by: str) -> list[Figure]:
+    """NMI, AMI, ARI and ACC on all rows at once (never averaged over mini-batches).
+
+    `labels_by` says how the clusters were read off the model; it stays with the figures.
+    """
     if len(labels) != len(clusters):
         raise DataError(f"{len(labels)} labels do not fit {len(clusters)} rows")
     shared = {
@@ -28,6 +31,7 @@ def clustering_figures(labels: NDArray[Any], clusters: NDArray[Any], split: str)
         "n_classes": len(np.unique(labels)),
         "n_clusters_used": len(np.unique(clusters)),
         "computed_on": "the full split at once",
+        "clusters_by": labels_by,
     }
     measures = (
         ("nmi", metrics.normalized_mutual_info_score, "normalised mutual information, arithmetic mean"),

@@ -98,7 +98,8 @@ def mec(z: Embeddings, view: Embeddings, *, distortion: float = 0.06) -> Float[T
     """−log|I + λ ZᵀZ′| / l with λ = l/(n ε²) on the unit sphere: maximum entropy coding (Liu et al., 2022).
 
     The coding length of the paper without its factor (n + l)/2 · l, and the determinant itself where the original
-    sums four terms of its series. Its absolute value, rather: opposite views are a second, higher minimum.
+    sums four terms of its series. Of its absolute value, so views that start out opposite enough to make it negative
+    may end with one direction reversed, a little above the optimum.
     """
     dims, n = z.shape[-1], batch.n_rows(z)
     product = batch.moment(F.normalize(z, dim=-1), F.normalize(view, dim=-1))

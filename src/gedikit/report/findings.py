@@ -49,10 +49,12 @@ def find(fitted: FittedModel, x: NDArray[Any]) -> Findings:
 
 
 def _of_block(logits: Tensor, log_density: Tensor, has_density: bool) -> tuple[NDArray[Any], ...]:
-    best = logits.double().topk(min(2, logits.shape[-1]), dim=-1).values
-    # without a density the logits have no common level: only their differences mean something
-    membership = best[:, 0] if has_density else best[:, 0] - best[:, -1]
-    return tuple(part.cpu().numpy() for part in (logits.argmax(-1), membership, log_density.double()))
+    log_density = log_density.double()
+    log_p = logits.double().log_softmax(-1)
+    best = log_p.topk(min(2, log_p.shape[-1]), dim=-1).values
+    # log p(x, y); without a density only by how much the cluster leads
+    membership = best[:, 0] + log_density if has_density else best[:, 0] - best[:, -1]
+    return tuple(part.cpu().numpy() for part in (logits.argmax(-1), membership, log_density))
 
 
 def plotted_rows(n: int) -> NDArray[np.int64]:
@@ -62,12 +64,10 @@ def plotted_rows(n: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(0).choice(n, _MAX_PLOTTED, replace=False))
 
 
-def logits_on_grid(
-    fitted: FittedModel, n: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Over a two-dimensional domain: x and y of the grid lines, and the logits [y, x, cluster]."""
+def on_grid(fitted: FittedModel, n: int) -> tuple[NDArray[np.float64], ...]:
+    """Over a two-dimensional domain: x and y of the grid lines, scores [y, x, cluster], log-density [y, x]."""
     low, high = fitted.bounds()
     xs, ys = (np.linspace(low[i], high[i], n) for i in (0, 1))
     points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
-    logits = torch.cat([block.double().cpu() for block, _ in fitted.evaluate(points)])
-    return xs, ys, logits.numpy().reshape(n, n, fitted.n_clusters)
+    scores, density = (torch.cat(parts).double().cpu() for parts in zip(*fitted.evaluate(points), strict=True))
+    return xs, ys, scores.numpy().reshape(n, n, fitted.n_clusters), density.numpy().reshape(n, n)

@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from gedikit.fitted import FittedModel
-from gedikit.report.findings import logits_on_grid
+from gedikit.report.findings import on_grid
 from gedikit.report.style import (
     DENSITY_MAP,
     HAIRLINE,
@@ -37,8 +36,8 @@ class Plane:
     """The domain of a model of two features, evaluated once for all figures of it."""
 
     def __init__(self, fitted: FittedModel, names: Sequence[str]):
-        self.xs, self.ys, self.logits = logits_on_grid(fitted, _GRID)
-        self.log_density = logsumexp(self.logits, axis=-1) - (fitted.log_normaliser or 0.0)
+        self.xs, self.ys, self.logits, log_density = on_grid(fitted, _GRID)
+        self.log_density = log_density - (fitted.log_normaliser or 0.0)
         self.names = names
 
     def clusters(self, points: NDArray[Any], clusters: NDArray[np.int64]) -> Figure:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gedikit.methods import get_method
 from gedikit.report import plots
 from gedikit.report.findings import Findings, plotted_rows
 from gedikit.report.inputs import ReportData
@@ -56,11 +57,13 @@ def density_name(data: ReportData) -> str:
 
 
 def curves(data: ReportData) -> list[Picture]:
-    present = [name for name in _CURVES if any(name in row for row in data.history)]
+    terms = get_method(data.fitted.method).terms
+    described = {name: (f"Loss of {name}", "What the method minimises.") for name in terms} | _CURVES
+    present = [name for name in described if any(name in row for row in data.history)]
     made = []
     for name in present:
-        title, caption = _CURVES[name]
-        if name == "generative" and data.fitted.info["sampler"] != "importance":
+        title, caption = described[name]
+        if name == "generative" and data.fitted.info["sampler"] in ("mala", "sgld"):
             caption = "Minus the energy gap: it should end near 0 and need not fall on the way."
         panel = plots.loss_panel(data.history, name, data.optima.get(name))
         made.append(Picture(title, png_uri(panel), caption))

@@ -35,6 +35,7 @@ def facts(data: ReportData, *, has_density: bool) -> list[tuple[str, str]]:
         ("features", str(fitted.n_features)),
         ("clusters", str(fitted.n_clusters)),
         ("method", fitted.method),
+        ("labels", fitted.assignment.description),
         ("iterations", _whole(info.get("iterations"))),
         ("seed", str(info.get("seed", ""))),
         ("sampler", fitted.info["sampler"] if has_density else ""),
