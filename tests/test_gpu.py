@@ -7,6 +7,9 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from gedikit import GEDI
 from gedikit.data.toy import moons
+from gedikit.methods import METHODS, get_method
+from gedikit.training import fit
+from gedikit.training.many import Task, fit_many
 
 pytestmark = [
     pytest.mark.gpu,
@@ -29,6 +32,29 @@ def test_fit_on_the_device_clusters_and_comes_back_to_the_cpu(sampler, tmp_path)
     samples, clusters = model.sample(200, random_state=0)
     assert np.isfinite(samples).all()
     assert (on_cpu.predict(samples) == clusters).mean() > 0.99
+
+
+@pytest.mark.parametrize("name", ["gedi", "gedi-as-printed", "swav", "ebclr"])
+def test_a_stack_on_the_device_equals_its_members_alone(name):
+    method = get_method(name)
+    settings = method.settings(iterations=60, log_every=20)
+    tasks = [Task(moons(300, i)[0], settings, i, 2) for i in range(3)]
+    outcomes = fit_many(tasks, method, device="cuda")
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        alone, history, _ = fit(task.x, method, settings, n_clusters=2, seed=task.seed, device="cuda")
+        assert outcome.fitted is not None
+        for ours, theirs in zip(outcome.history.rows, history.rows, strict=True):
+            for key in theirs:
+                assert ours[key] == pytest.approx(theirs[key], rel=2e-2, abs=2e-3), key
+        np.testing.assert_allclose(outcome.fitted.log_density(task.x), alone.log_density(task.x), atol=0.05)
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in ("gedi", "jem")])
+def test_every_method_runs_on_the_device(name):
+    x, _ = moons(200, 0)
+    model = GEDI(2, method=name, max_iter=30, random_state=0, device="cuda").fit(x)
+    assert np.isfinite(model.predict_proba(x)).all()
+    assert np.isfinite([v for row in model.history_ for v in row.values()]).all()
 
 
 def test_cpu_and_device_agree_on_the_density_of_moons():

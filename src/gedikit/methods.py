@@ -88,12 +88,17 @@ class Method:
     def terms_at(self, progress: float) -> tuple[str, ...]:
         return next(stage.terms for stage in self.stages if progress < stage.until or stage.until == 1)
 
+    @property
+    def labels_by_default(self) -> str:
+        return self.labels_by(self.settings())
+
     def labels_by(self, settings: Settings) -> str:
         return self.labels if settings.labels == "auto" else settings.labels
 
 
 _PAPER = "Sansone & Manhaeve"  # Unifying Self-Supervised Clustering and Energy-Based Models
 _COSINE = {"head": "cosine", "temperature": 0.1}
+_PROJECTED = {"projection": 32}
 
 DISCRIMINATIVE: dict[str, Discriminative] = {
     "bound": Discriminative(
@@ -109,6 +114,7 @@ DISCRIMINATIVE: dict[str, Discriminative] = {
         "k-means",
         "van den Oord et al., 2018",
         "tell a row's view from those of others",
+        changes=_PROJECTED,
         unit_length=True,
     ),
     "simclr": Discriminative(
@@ -117,6 +123,7 @@ DISCRIMINATIVE: dict[str, Discriminative] = {
         "k-means",
         "Chen et al., 2020",
         "InfoNCE over both views (NT-Xent)",
+        changes=_PROJECTED,
         unit_length=True,
     ),
     "cpc": Discriminative(
@@ -136,6 +143,7 @@ DISCRIMINATIVE: dict[str, Discriminative] = {
         "k-means",
         "Xu et al., 2022",
         "a row is the subspace that several views of it span",
+        changes=_PROJECTED,
         unit_length=True,
     ),
     "corinfomax": Discriminative(
@@ -317,6 +325,7 @@ _TOY_TABLES: dict[str, Mapping[str, Any]] = {
     "barlow-twins": {**_TOY_BASELINE, "labels": "projection"},
     "swav": _TOY_BASELINE,
 }
+PRINTED_METHODS = tuple(_TOY_TABLES)
 
 
 def get_method(name: str) -> Method:

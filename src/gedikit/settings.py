@@ -23,7 +23,7 @@ class Settings:
 
     # self-supervised terms
     similarity: str = "cosine"  # infonce: cosine | euclidean | dot
-    similarity_temperature: float = 0.2  # infonce, simclr, kscl; contrastive energy
+    similarity_temperature: float = 0.5  # infonce, simclr, kscl; contrastive energy
     shots: int = 3  # kscl: views an instance is made of
     teacher_temperature: float = 0.04  # protocpc
     off_diagonal: float = 0.0051  # barlow-twins
@@ -38,7 +38,7 @@ class Settings:
     sinkhorn_iterations: int = 3  # swav
     queue: int = 0  # swav: earlier rows that take part in balancing
     freeze_prototypes: int = 0  # iterations during which the cluster centres stay as they are
-    assign_every: int = 50  # deepcluster, sela: iterations between assignments
+    assign_every: int = 10  # deepcluster, sela: iterations between assignments
     references: int = 256  # contrastive energy: rows in the bank
     flow_transforms: int = 3
     flow_hidden: tuple[int, ...] = (64, 64)

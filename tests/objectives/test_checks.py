@@ -132,6 +132,13 @@ def test_identical_shots_need_a_ridge():
     assert o.kscl(z, shots).item() == pytest.approx(math.log1p(3 * math.exp(-own)), rel=1e-2)
 
 
+def test_a_matrix_that_is_not_positive_definite_gives_no_number():
+    """Its factorisation stops half-way; what it leaves behind is finite and means nothing."""
+    z, shots = torch.eye(3), torch.eye(3)[:, None].repeat(1, 2, 1)
+    with pytest.raises(DataError, match="kscl is not finite for finite input"):
+        o.kscl(z, shots, ridge=-3.0)
+
+
 def test_the_bare_formula_checks_nothing():
     """A trainer that watches its numbers itself sees them as they are."""
     z = torch.full((4, 2), math.nan)

@@ -129,6 +129,25 @@ def test_sinkhorn_in_single_precision_on_both_sides_of_the_change_of_method(widt
     torch.testing.assert_close(o.sinkhorn(scores, iterations=50).double(), exact, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("width", [60.0, 150.0, 400.0])
+def test_sinkhorn_in_single_precision_fills_a_prototype_far_from_all_rows(width):
+    """e^−width and its square would be 0."""
+    scores = torch.tensor(array(0, 64, 4), dtype=torch.float32)
+    scores[:, 0] -= width
+    exact = o.sinkhorn(scores.double(), epsilon=1.0, iterations=200)
+    codes = o.sinkhorn(scores, epsilon=1.0, iterations=200)
+    torch.testing.assert_close(codes.double(), exact, rtol=1e-4, atol=1e-6)
+    assert codes.sum(0).tolist() == pytest.approx([16.0] * 4, rel=1e-3)
+
+
+def test_sinkhorn_of_large_scores_in_single_precision_keeps_their_differences():
+    """10⁴ over ε = 10⁻³ has no digit after the point in float32."""
+    scores = torch.tensor(1e4 + 1e-3 * np.round(array(0, 12, 4, scale=3)), dtype=torch.float32)
+    scores[0, 0] = -1e4
+    exact = o.sinkhorn(scores.double(), epsilon=1e-3)
+    torch.testing.assert_close(o.sinkhorn(scores, epsilon=1e-3).double(), exact, rtol=1e-5, atol=1e-6)
+
+
 def test_double_precision_is_kept():
     for case in CASES.values():
         assert case.objective(*case.prepare(*case.draw(0))).dtype == torch.float64

@@ -152,6 +152,83 @@ def report(run: RunPath) -> None:
 
 
 @app.command()
+def theory(seed: Seed = 0) -> None:
+    """Compute what the paper proves and print it: its lemmas, its bound, and the table of failure modes."""
+    from rich.console import Console
+
+    from gedikit.theory.show import show
+
+    if not show(Console(), seed):
+        raise typer.Exit(1)
+
+
+reproductions = typer.Typer(no_args_is_help=True, help="Run the paper's experiments: its figures beside ours.")
+app.add_typer(reproductions, name="reproduce")
+Seeds = Annotated[int, typer.Option(help="Runs of every method.")]
+FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
+Workers = Annotated[int | None, typer.Option(help="Processes on a CPU; one for each core if not given.")]
+Iterations = Annotated[int, typer.Option(help="Training iterations; 0 takes each recipe's own.")]
+
+
+@reproductions.command("toy")
+def reproduce_toy(
+    out: Annotated[Path, typer.Option(help="Directory; finished fits there are not repeated.")] = Path(
+        "runs/reproduce-toy"
+    ),
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 300,
+    iters: Iterations = 0,
+    workers: Workers = None,
+    device: Device = "auto",
+) -> None:
+    """Moons and circles: seven methods, as printed and by default, with the paper's tables and figures."""
+    from rich.console import Console
+
+    from gedikit.reproduce import toy
+
+    page = toy.reproduce(
+        out,
+        seeds=seeds,
+        first_seed=first_seed,
+        iterations=iters,
+        device=device,
+        workers=workers,
+        console=Console(stderr=True),
+    )
+    typer.echo(page)
+
+
+@reproductions.command("sensitivity")
+def reproduce_sensitivity(
+    out: Annotated[Path, typer.Option(help="Directory; finished fits there are not repeated.")] = Path(
+        "runs/reproduce-sensitivity"
+    ),
+    method: Annotated[str, typer.Option(help="gedi or gedi-as-printed.")] = "gedi",
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 300,
+    iters: Iterations = 0,
+    workers: Workers = None,
+    device: Device = "auto",
+) -> None:
+    """The weights of invariance and prior over {0, 10, …, 50}², as heat maps of the NMI."""
+    from rich.console import Console
+
+    from gedikit.reproduce import sensitivity
+
+    page = sensitivity.reproduce(
+        out,
+        method=method,
+        seeds=seeds,
+        first_seed=first_seed,
+        iterations=iters,
+        device=device,
+        workers=workers,
+        console=Console(stderr=True),
+    )
+    typer.echo(page)
+
+
+@app.command()
 def methods() -> None:
     """List the methods."""
     from gedikit.cli import tables

@@ -1,18 +1,45 @@
 """Lists for people."""
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gedikit.data.sources import BUILTIN
-from gedikit.methods import METHODS
+from gedikit.methods import (
+    DISCRIMINATIVE,
+    GENERATIVE,
+    GRAPHS,
+    LABELS,
+    METHODS,
+    PRINTED,
+    PRINTED_METHODS,
+)
 
 
 def show_methods() -> None:
-    table = _table("method", "terms", "what it does", "reference")
-    for method in METHODS.values():
-        terms = ", then ".join(" + ".join(stage.terms) for stage in method.stages)
-        table.add_row(method.name, terms, method.summary, method.reference)
-    Console().print(table)
+    console = Console()
+    for family, graph in GRAPHS.items():
+        console.print(f"[bold]{family or 'generative only'}[/]  [dim]graphical model: {graph}[/]")
+        table = _table("method", "terms", "labels", "what it does", "reference")
+        for method in METHODS.values():
+            if method.family == family:
+                terms = ", then ".join(" + ".join(stage.terms) for stage in method.stages)
+                table.add_row(method.name, terms, method.labels, method.summary, method.reference)
+        console.print(table)
+        console.print()
+    console.print("[bold]densities[/]  [dim]a generative term is the negative log-likelihood of one of them[/]")
+    table = _table("density", "what it is", "reference")
+    for name, density in GENERATIVE.items():
+        table.add_row(name, escape(density.summary), density.reference)
+    console.print(table)
+    console.print(
+        "\nAny of bound (invariance + prior), "
+        + ", ".join(name for name in DISCRIMINATIVE if name != "bound")
+        + " with any density is a method, such as [bold]swav+cluster-energy[/] or [bold]simclr+flow[/].\n"
+        "Labels: " + "; ".join(f"{name} = {text}" for name, text in LABELS.items()) + ".\n"
+        "The paper's toy recipes: " + ", ".join(name + PRINTED for name in PRINTED_METHODS) + ".",
+        highlight=False,
+    )
 
 
 def show_datasets() -> None:

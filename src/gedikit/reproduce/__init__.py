@@ -1,0 +1,1 @@
+"""The paper's experiments: its figures beside ours, from one command each."""

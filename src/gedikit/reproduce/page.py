@@ -1,0 +1,65 @@
+"""A reproduction as a Markdown file, one HTML page that opens without a network, and its pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from gedikit.report.style import data_uri
+from gedikit.storage import write_atomically, write_text
+from gedikit.version import __version__
+
+
+@dataclass(frozen=True)
+class Table:
+    head: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        lines = [self.head, ["---"] * len(self.head), *self.rows]
+        return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    text: str
+    table: Table | None = None
+    picture: bytes | None = None
+    name: str = ""
+
+    @property
+    def uri(self) -> str:
+        return "" if self.picture is None else data_uri(self.picture)
+
+
+def write_page(out: Path, name: str, title: str, sections: Sequence[Section]) -> Path:
+    """Writes NAME.md with pictures beside it and NAME.html with them inside; returns the HTML page."""
+    markdown = [f"# {title}", f"gedikit {__version__}"]
+    for section in sections:
+        markdown += [f"## {section.title}", section.text]
+        if section.table is not None:
+            markdown.append(section.table.markdown())
+        if section.picture is not None:
+            _write_bytes(out / f"{section.name}.png", section.picture)
+            markdown.append(f"![{section.title}]({section.name}.png)")
+    write_text(out / f"{name}.md", "\n\n".join(markdown) + "\n")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("gedikit.reproduce", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    html = environment.get_template("page.html").render(title=title, version=__version__, sections=sections)
+    write_text(out / f"{name}.html", html)
+    return out / f"{name}.html"
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda p: _save(p, content))
+
+
+def _save(path: Path, content: bytes) -> None:
+    path.write_bytes(content)

@@ -1,0 +1,30 @@
+"""What the paper prints: mean and standard deviation of the NMI over five runs (Tables thm_toy and nmi_toy)."""
+
+NAMES = {
+    "jem": "JEM",
+    "gedi-no-prior": "GEDI no prior",
+    "gedi-no-inv": "GEDI no inv",
+    "gedi-no-gen": "GEDI no gen",
+    "gedi": "GEDI",
+    "barlow-twins": "Barlow Twins",
+    "swav": "SwAV",
+}
+ABLATION = ("jem", "gedi-no-prior", "gedi-no-inv", "gedi-no-gen", "gedi")
+COMPARISON = ("jem", "barlow-twins", "swav", "gedi-no-gen", "gedi")
+
+NMI = {
+    ("moons", "jem"): (0.00, 0.00),
+    ("moons", "gedi-no-prior"): (0.00, 0.00),
+    ("moons", "gedi-no-inv"): (0.11, 0.15),
+    ("moons", "gedi-no-gen"): (0.98, 0.00),
+    ("moons", "gedi"): (0.94, 0.07),
+    ("moons", "barlow-twins"): (0.22, 0.10),
+    ("moons", "swav"): (0.76, 0.36),
+    ("circles", "jem"): (0.00, 0.00),
+    ("circles", "gedi-no-prior"): (0.00, 0.00),
+    ("circles", "gedi-no-inv"): (0.22, 0.13),
+    ("circles", "gedi-no-gen"): (0.83, 0.12),
+    ("circles", "gedi"): (1.00, 0.01),
+    ("circles", "barlow-twins"): (0.13, 0.10),
+    ("circles", "swav"): (0.00, 0.00),
+}
