@@ -37,7 +37,7 @@ def test_fit_on_the_device_clusters_and_comes_back_to_the_cpu(sampler, tmp_path)
 @pytest.mark.parametrize("name", ["gedi", "gedi-as-printed", "swav", "ebclr"])
 def test_a_stack_on_the_device_equals_its_members_alone(name):
     method = get_method(name)
-    settings = method.settings(iterations=60, log_every=20)
+    settings = method.settings(iterations=20, log_every=5)
     tasks = [Task(moons(300, i)[0], settings, i, 2) for i in range(3)]
     outcomes = fit_many(tasks, method, device="cuda")
     for task, outcome in zip(tasks, outcomes, strict=True):

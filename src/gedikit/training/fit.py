@@ -5,7 +5,7 @@ import hashlib
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,6 @@ class Prepared:
     network: EnergyClassifier
     negatives: Negatives | None
     chains: Float[Tensor, "b d"] | None
-    setup: torch.Generator
     step: TrainStep
     optima: dict[str, float]
 
@@ -95,6 +94,12 @@ class Prepared:
     @property
     def scaled(self) -> Float[Tensor, "n d"]:
         return self.step.views.data
+
+    def weighted(self, settings: Settings) -> "Prepared":
+        """The same fit with other weights of the terms."""
+        resolved = resolve_sampler(settings, self.x.shape[1])
+        step = replace(self.step, settings=resolved, weights=_weights(self.method, resolved))
+        return replace(self, asked=settings, settings=resolved, step=step)
 
     def new_state(self) -> TrainState:
         state = TrainState.new(
@@ -151,7 +156,8 @@ class Prepared:
         return fitted
 
     def _some_rows(self) -> Tensor:
-        return torch.randperm(len(self.x), generator=self.setup)[:_KEPT_REFERENCE].to(self.device)
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randperm(len(self.x), generator=generator)[:_KEPT_REFERENCE].to(self.device)
 
     def _assignment(self, network: EnergyClassifier) -> Assignment:
         rule = self.method.labels_by(self.settings)
@@ -193,8 +199,7 @@ def prepare(
     network = build_model(method, settings, x.shape[1], n_clusters, bandwidth, setup, references).to(where)
     negatives, chains = _negatives(method, settings, scaled, bandwidth, sigma, box, setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
-    weights: dict[str, float | Tensor] = {name: weight_of(name, settings) for name in (*method.terms, "energy_l2")}
-    step = TrainStep(settings, method, views, negatives, log_prior, weights)
+    step = TrainStep(settings, method, views, negatives, log_prior, _weights(method, settings))
     sizes = Sizes(min(settings.batch_size, len(x)), network.centers.shape[0], log_prior)
     return Prepared(
         x,
@@ -209,7 +214,6 @@ def prepare(
         network,
         negatives,
         chains,
-        setup,
         step,
         known_optima(method, settings, sizes),
     )
@@ -224,6 +228,10 @@ def threads(n: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _weights(method: Method, settings: Settings) -> dict[str, float | Tensor]:
+    return {name: weight_of(name, settings) for name in (*method.terms, "energy_l2")}
 
 
 def known_optima(method: Method, settings: Settings, sizes: Sizes) -> dict[str, float]:

@@ -19,7 +19,7 @@ from gedikit.fitted import FittedModel
 from gedikit.methods import Method
 from gedikit.sampling import Box, ReplayBuffer
 from gedikit.settings import Settings
-from gedikit.training.fit import Prepared, prepare, threads
+from gedikit.training.fit import Prepared, fingerprint, prepare, threads
 from gedikit.training.health import HealthMonitor, Snapshot
 from gedikit.training.loop import History, Observer, train
 from gedikit.training.negatives import Chains, Source, StackedProposals, WeightedProposals
@@ -53,7 +53,7 @@ def fit_many(
 ) -> list[Outcome]:
     """Fit all tasks at once; a member that diverges ends without disturbing the others."""
     check_alike(tasks, method)
-    ready = [prepare(t.x, method, t.settings, n_clusters=t.n_clusters, seed=t.seed, device=device) for t in tasks]
+    ready = _prepared(tasks, method, device)
     members = _Members(ready, observer or Observer())
     with threads(ready[0].settings.threads if ready[0].device.type == "cpu" else 0):
         members.train()
@@ -78,6 +78,18 @@ def check_alike(tasks: Sequence[Task], method: Method) -> None:
             theirs, ours = task.settings.as_dict(), first.settings.as_dict()
             name = next(n for n in theirs if n not in WEIGHTS and theirs[n] != ours[n])
             raise UsageError(f"members of a stack may differ in {', '.join(WEIGHTS)}, not in {name}")
+
+
+def _prepared(tasks: Sequence[Task], method: Method, device: str) -> list[Prepared]:
+    """Members that differ in nothing but their weights are prepared once."""
+    known: dict[tuple[str, int], Prepared] = {}
+    ready = []
+    for t in tasks:
+        key = (fingerprint(t.x), t.seed)
+        if key not in known:
+            known[key] = prepare(t.x, method, t.settings, n_clusters=t.n_clusters, seed=t.seed, device=device)
+        ready.append(known[key].weighted(t.settings))
+    return ready
 
 
 class _Members:
