@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from types import EllipsisType
 
 import torch
 import torch.nn.functional as F
@@ -27,34 +28,34 @@ class BatchNorm(nn.Module):
         self.register_buffer("variance", torch.ones(n_features))
         self.epsilon = epsilon
 
-    def forward(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n d"]:
-        if x.ndim == 2:
-            return self._normalised(x, self.mean, self.variance, self.weight, self.bias)
-        members = zip(x, self.mean, self.variance, self.weight, self.bias, strict=True)
-        return torch.stack([self._normalised(*member) for member in members])
-
-    def _normalised(self, x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "n d"], member: int | EllipsisType = ...) -> Float[Tensor, "n d"]:
+        """`member` picks one of several models whose parameters are stacked."""
+        weight, bias, mean, variance = (p[member] for p in (self.weight, self.bias, self.mean, self.variance))
         if self.training:
             return F.batch_norm(x, None, None, weight, bias, training=True, eps=self.epsilon)
         return F.batch_norm(x, mean, variance, weight, bias, eps=self.epsilon)
 
 
 class NormalisedMLP(nn.Module):
-    """Linear layers, each followed by batch normalisation, with ReLU between them."""
+    """Linear layers without biases, which batch normalisation after each would undo, with ReLU between them."""
 
     def __init__(self, sizes: Sequence[int], generator: torch.Generator):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.layers = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(sizes))
         self.norms = nn.ModuleList(BatchNorm(b) for b in sizes[1:])
         for layer in self.layers:
             assert isinstance(layer, nn.Linear)
             nn.init.xavier_uniform_(layer.weight, gain=math.sqrt(2), generator=generator)
-            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n o"]:
+        if x.ndim == 2:
+            return self._one(x, ...)
+        return torch.stack([self._one(part, i) for i, part in enumerate(x)])
+
+    def _one(self, x: Float[Tensor, "n d"], member: int | EllipsisType) -> Float[Tensor, "n o"]:
         for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             assert isinstance(layer, nn.Linear)
-            x = norm(x @ layer.weight.mT + layer.bias[..., None, :])
+            x = norm(F.linear(x, layer.weight[member]), member)
             if i < len(self.layers) - 1:
                 x = torch.relu(x)
         return x

@@ -47,7 +47,8 @@ def row_logsumexp(x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m d"]:
 
 def moment(a: Float[Tensor, "*m n d"], b: Float[Tensor, "*m n e"]) -> Float[Tensor, "*m d e"]:
     """Σ over rows of a bᵀ."""
-    return over_processes(a.mT @ b)
+    local = cast(Tensor, _Square.apply(a)) if b is a else a.mT @ b  # type: ignore[no-untyped-call]
+    return over_processes(local)
 
 
 def over_processes(x: Tensor) -> Tensor:
@@ -79,6 +80,20 @@ def check_even(x: Float[Tensor, "*m n d"]) -> None:
         raise UsageError(
             f"every process must hold the same number of rows, not between {-int(counts[1])} and {int(counts[0])}"
         )
+
+
+class _Square(torch.autograd.Function):
+    """aᵀa, whose gradient takes one product where two factors that are not known to be the same take two."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        ctx.save_for_backward(a)
+        return a.mT @ a
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (a,) = ctx.saved_tensors
+        return cast(Tensor, a @ (gradient + gradient.mT))
 
 
 class _Sum(torch.autograd.Function):

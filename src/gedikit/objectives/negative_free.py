@@ -98,8 +98,8 @@ def mec(z: Embeddings, view: Embeddings, *, distortion: float = 0.06) -> Float[T
     """−log|I + λ ZᵀZ′| / l with λ = l/(n ε²) on the unit sphere: maximum entropy coding (Liu et al., 2022).
 
     The coding length of the paper without its factor (n + l)/2 · l, and the determinant itself where the original
-    sums four terms of its series. Of its absolute value, so views that start out opposite enough to make it negative
-    may end with one direction reversed, a little above the optimum.
+    sums four terms of its series. It is its absolute value: where views start so opposite that it is negative, one
+    direction may end reversed, a little above the optimum.
     """
     dims, n = z.shape[-1], batch.n_rows(z)
     product = batch.moment(F.normalize(z, dim=-1), F.normalize(view, dim=-1))
@@ -126,13 +126,17 @@ def _standardised(x: Embeddings, epsilon: float) -> Embeddings:
 
 
 def _whitened(x: Embeddings, shrinkage: float) -> Embeddings:
-    """L⁻¹(x − mean) with LLᵀ the covariance: mean 0, covariance I. In float64: it divides by small eigenvalues."""
-    centred = _centred(x.double())
-    covariance = batch.moment(centred, centred) / (batch.n_rows(x) - 1)
+    """L⁻¹(x − mean) with LLᵀ the covariance: mean 0, covariance I.
+
+    The covariance is float64: rounded to float32 it need not have a root.
+    """
+    centred = _centred(x)
+    exact = centred.double()
+    covariance = batch.moment(exact, exact) / (batch.n_rows(x) - 1)
     eye = torch.eye(x.shape[-1], dtype=torch.float64, device=x.device)
     root = cholesky((1 - shrinkage) * covariance + shrinkage * eye)
-    white: Tensor = torch.linalg.solve_triangular(root, centred.mT, upper=False).mT
-    return white.to(x.dtype)
+    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
+    return centred @ inverse.to(x.dtype).mT
 
 
 def _product_norm(a: Embeddings, b: Embeddings) -> Float[Tensor, "*m"]:
