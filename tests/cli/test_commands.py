@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from gedikit.data.toy import moons
+from gedikit.methods import GRAPHS, METHODS
 
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
@@ -57,6 +58,8 @@ def test_help_starts_quickly_and_without_torch():
         "report",
         "methods",
         "datasets",
+        "theory",
+        "reproduce",
     ):
         assert command in done.stdout
     code = "import sys, gedikit.cli; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
@@ -131,6 +134,50 @@ def test_evaluate_prints_figures_with_protocols(run, tmp_path):
     done = gedikit("evaluate", run, tmp_path / "x.npy")
     assert set(json.loads(done.stdout)) == {"log_likelihood"}
     assert "no labels" in done.stderr
+
+
+def test_methods_prints_every_method_with_its_family_model_terms_and_reference():
+    text = gedikit("methods").stdout
+    for method in METHODS.values():
+        line = next(line for line in text.splitlines() if line.startswith(method.name + " "))
+        assert method.terms[0] in line
+        assert method.labels in line
+        assert method.reference.split(";")[0] in line
+    for family in ("contrastive", "negative-free", "cluster-based"):
+        assert f"{family}  graphical model: {GRAPHS[family]}" in text
+    assert "gedikit[flow]" in text
+
+
+def test_theory_prints_what_it_computed_and_all_of_it_holds():
+    done = gedikit("theory")
+    assert done.returncode == 0, done.stdout
+    for name in ("Lemma 3", "Lemma 6", "Lemma 9", "Proposition 1", "Theorem 1", "Appendix C", "L_PRIOR"):
+        assert name in done.stdout
+
+
+def test_a_pair_of_terms_is_fitted_evaluated_and_sampled(tmp_path):
+    out = tmp_path / "run"
+    done = gedikit("fit", "moons", "--method", "swav+flow", "--iters", 60, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "Loss of swav" in (out / "report.html").read_text()
+    figures = json.loads(gedikit("evaluate", out, "moons").stdout)
+    assert figures["nmi"]["protocol"]["clusters_by"] == "argmax of the cluster posterior p(y|x)"
+    assert figures["log_likelihood"]["protocol"]["normaliser"] == "the density is normalised by itself"
+    assert gedikit("sample", out, "-n", 7, "-o", tmp_path / "new.csv").returncode == 0
+    assert len(pd.read_csv(tmp_path / "new.csv")) == 7
+    assert gedikit("diagnose", out).returncode == 0
+
+
+def test_clusters_without_a_head_say_how_they_came_about(tmp_path):
+    out = tmp_path / "run"
+    assert gedikit("fit", "moons", "--method", "barlow-twins", "--iters", 20, "--out", out).returncode == 0
+    figures = json.loads(gedikit("evaluate", out, "moons").stdout)
+    by = "k-means on the features of the training rows (standardised)"
+    assert figures["acc"]["protocol"]["clusters_by"] == by
+    assert by in (out / "report.html").read_text()
+    assert "log_likelihood" not in figures
+    failed(gedikit("sample", out, "-o", tmp_path / "x.csv"), 2, "learns no density to sample from")
+    failed(gedikit("fit", "moons", "--method", "swav+vae"), 2, "'vae' in 'swav+vae' is neither")
 
 
 def test_diagnose_report_methods_and_datasets(run):

@@ -40,6 +40,7 @@ def test_statistics_are_those_of_all_rows(found):
         "row_mean": x.mean(0),
         "row_logsumexp": x.logsumexp(0),
         "moment": x.T @ x.square(),
+        "square": x.T @ x,
         "mean": x[:, 0].mean(),
         "n_rows": torch.tensor(6),
     }

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objective_cases import CASES, QUEUE
 
+from gedikit.objectives import batch
+
 SEEDS = st.integers(0, 2**32 - 1)
 names = pytest.mark.parametrize("name", CASES)
 
@@ -49,6 +51,14 @@ def test_order_of_rows_does_not_matter(name, seed):
     for spec, gradient, other in zip(learned, gradients, other_gradients, strict=True):
         expected = gradient if spec.rows is None else gradient.index_select(spec.rows, order)
         torch.testing.assert_close(other, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (2, 4, 3)])
+def test_moments_of_a_tensor_with_itself_have_the_derivatives_of_a_product(shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(batch.moment(x, x), batch.moment(x, x.clone()))
+    assert torch.autograd.gradcheck(lambda a: batch.moment(a, a), x)
+    assert torch.autograd.gradgradcheck(lambda a: batch.moment(a, a), x)
 
 
 PAIRED = [n for n, case in CASES.items() if [i.rows for i in case.inputs].count(None) < len(case.inputs) - 1]

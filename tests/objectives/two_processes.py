@@ -102,6 +102,7 @@ def _batch(rank: int) -> dict[str, Tensor]:
         "row_mean": batch.row_mean(x).detach(),
         "row_logsumexp": batch.row_logsumexp(x).detach(),
         "moment": batch.moment(x, x.square()).detach(),
+        "square": batch.moment(x, x).detach(),
         "mean": batch.mean(x[..., 0]).detach(),
         "n_rows": torch.tensor(batch.n_rows(x)),
         "first_row": torch.tensor(batch.first_row(x)),

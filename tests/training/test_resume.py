@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gedikit.storage import read_tensors
+from gedikit.data.toy import moons
+from gedikit.methods import get_method
+from gedikit.storage import read_tensors, write_tensors
+from gedikit.training import Observer, fit
 
 SETTINGS = ["--set", "checkpoint_every=50", "--set", "log_every=10"]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -49,6 +52,36 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, sampler):
     for name, tensor in whole.items():
         assert torch.equal(tensor, cut[name]), name
     assert (tmp_path / "whole" / "metrics.jsonl").read_text() == (tmp_path / "cut" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("swav", {"queue": 100}),
+        ("corinfomax", {}),
+        ("deepcluster", {"assign_every": 7}),
+        ("sela", {"assign_every": 7}),
+        ("protocpc", {}),
+    ],
+)
+def test_what_a_term_remembers_survives_a_checkpoint(tmp_path, name, changes):
+    method = get_method(name)
+    settings = method.settings(iterations=30, log_every=5, batch_size=64, **changes)
+    x = moons(150, 0)[0]
+    taken = {}
+
+    class Keeper(Observer):
+        def healthy(self, state):
+            if state.iteration == 15:
+                path = tmp_path / "state.safetensors"
+                write_tensors(path, state.tensors(), state.meta(), "checkpoint")
+                taken["checkpoint"] = read_tensors(path, "checkpoint")
+            return False
+
+    whole, _, _ = fit(x, method, settings, n_clusters=2, device="cpu", observer=Keeper())
+    resumed, _, _ = fit(x, method, settings, n_clusters=2, device="cpu", checkpoint=taken["checkpoint"])
+    for key, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, resumed.network.state_dict()[key]), key
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
