@@ -9,7 +9,7 @@ from rich.console import Console
 from gedikit.data.toy import moons
 from gedikit.methods import get_method
 from gedikit.reproduce import toy
-from gedikit.reproduce.fits import Group, Member, Result, points, run_all, run_group
+from gedikit.reproduce.fits import Group, Member, Plan, Result, points, run_all, run_group
 from gedikit.reproduce.paper import ABLATION, COMPARISON, NMI
 from gedikit.training import fit
 
@@ -40,16 +40,16 @@ def test_a_group_measures_what_single_fits_measure():
 
 
 def test_finished_groups_are_read_and_changed_ones_are_not(tmp_path):
-    console = Console(quiet=True)
+    plan, console = Plan(tmp_path, device="cpu", workers=1), Console(quiet=True)
     group = Group("gedi-no-gen", (Member("moons", 1),), iterations=3)
-    first = run_all([group], tmp_path, device="cpu", workers=1, console=console)
+    first = run_all([group], plan, console)
     file = next((tmp_path / "fits").glob("*.json"))
     content = json.loads(file.read_text())
     content["results"][0]["nmi"] = 0.123
     file.write_text(json.dumps(content))
-    again = run_all([group], tmp_path, device="cpu", workers=1, console=console)
+    again = run_all([group], plan, console)
     assert again[0].results[0].nmi == 0.123
-    other = run_all([replace(group, iterations=4)], tmp_path, device="cpu", workers=1, console=console)
+    other = run_all([replace(group, iterations=4)], plan, console)
     assert other[0].results[0].nmi != 0.123
     assert first[0].results[0].nmi != 0.123
 

@@ -185,17 +185,10 @@ def reproduce_toy(
     from rich.console import Console
 
     from gedikit.reproduce import toy
+    from gedikit.reproduce.fits import Plan
 
-    page = toy.reproduce(
-        out,
-        seeds=seeds,
-        first_seed=first_seed,
-        iterations=iters,
-        device=device,
-        workers=workers,
-        console=Console(stderr=True),
-    )
-    typer.echo(page)
+    plan = Plan(out, seeds, first_seed, iters, device, workers)
+    typer.echo(toy.reproduce(plan, Console(stderr=True)))
 
 
 @reproductions.command("sensitivity")
@@ -214,18 +207,10 @@ def reproduce_sensitivity(
     from rich.console import Console
 
     from gedikit.reproduce import sensitivity
+    from gedikit.reproduce.fits import Plan
 
-    page = sensitivity.reproduce(
-        out,
-        method=method,
-        seeds=seeds,
-        first_seed=first_seed,
-        iterations=iters,
-        device=device,
-        workers=workers,
-        console=Console(stderr=True),
-    )
-    typer.echo(page)
+    plan = Plan(out, seeds, first_seed, iters, device, workers)
+    typer.echo(sensitivity.reproduce(plan, method, Console(stderr=True)))
 
 
 @app.command()

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gedikit.data.toy import N_CLASSES, SHAPES
+from gedikit.errors import UsageError
 from gedikit.evaluation import clustering_figures, grid_log_normaliser
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
@@ -35,6 +36,31 @@ _PICTURE = 100  # grid lines a side
 _CURVE_ROWS = 150
 _SAMPLES = 300
 _CURVES = ("iteration", "invariance", "prior")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What both reproductions are asked for."""
+
+    out: Path
+    seeds: int = 5
+    first_seed: int = 300
+    iterations: int = 0  # 0: each recipe's own
+    device: str = "auto"
+    workers: int | None = None  # None: one for each core
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "workers"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"--{name} must be at least 1, not {value}")
+        for name, option in (("first_seed", "--first-seed"), ("iterations", "--iters")):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{option} must not be negative, not {getattr(self, name)}")
+
+    @property
+    def chosen_seeds(self) -> tuple[int, ...]:
+        return tuple(range(self.first_seed, self.first_seed + self.seeds))
 
 
 @dataclass(frozen=True)
@@ -124,8 +150,9 @@ def run_group(group: Group, device: str, observer: Observer | None = None) -> Do
     return Done(group, results, time.monotonic() - began)
 
 
-def run_all(groups: Sequence[Group], out: Path, *, device: str, workers: int, console: Console) -> list[Done]:
-    """All groups; those that are in `out` already are read. On a CPU `workers` processes share the work."""
+def run_all(groups: Sequence[Group], plan: Plan, console: Console) -> list[Done]:
+    """All groups; those that are on disk already are read. On a CPU several processes share the work."""
+    out, device, workers = plan.out, plan.device, plan.workers or os.cpu_count() or 1
     where = resolve_device(device)
     kept = {group.key: _read(group, out) for group in groups}
     todo = [group for group in groups if kept[group.key] is None]

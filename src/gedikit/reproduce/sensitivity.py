@@ -1,51 +1,36 @@
 """How much the weights of INV and PRIOR matter: the paper's heat maps over {0, 10, …, 50}²."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
-from gedikit.errors import UsageError
 from gedikit.reproduce import figures
-from gedikit.reproduce.fits import Group, Member, Result, run_all
+from gedikit.reproduce.fits import Group, Member, Plan, Result, run_all
 from gedikit.reproduce.page import Section, Table, write_page
 from gedikit.reproduce.toy import SHAPES
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
 
 
-def reproduce(
-    out: Path,
-    *,
-    method: str,
-    seeds: int,
-    first_seed: int,
-    iterations: int,
-    device: str,
-    workers: int | None,
-    console: Console,
-) -> Path:
+def reproduce(plan: Plan, method: str, console: Console) -> Path:
     """Fit every pair of weights for every seed, write the heat maps; returns the page."""
-    if seeds < 1:
-        raise UsageError(f"--seeds must be at least 1, not {seeds}")
-    chosen = range(first_seed, first_seed + seeds)
     pairs = [(float(i), float(p)) for i in WEIGHTS for p in WEIGHTS]
     groups = [
         Group(
             method,
             tuple(Member(shape, seed, (("invariance", i), ("prior", p))) for i, p in pairs),
-            iterations,
+            plan.iterations,
         )
-        for seed in chosen
+        for seed in plan.chosen_seeds
         for shape in SHAPES
     ]
-    done = run_all(groups, out, device=device, workers=workers or os.cpu_count() or 1, console=console)
+    done = run_all(groups, plan, console)
     results = [result for group in done for result in group.results]
     note = (
-        f"Method {method}, weight of the generative term 1. Mean NMI on 1000 test points over {seeds} seeds "
-        f"({chosen[0]} to {chosen[-1]}); a run that diverged counts as 0 and is told in the table."
+        f"Method {method}, weight of the generative term 1. Mean NMI on 1000 test points over {plan.seeds} seeds "
+        f"({plan.chosen_seeds[0]} to {plan.chosen_seeds[-1]}); a run that diverged counts as 0."
     )
     made = [
         Section("Sensitivity to the weights (Figure sensitivity)", note, picture=_maps(results), name="sensitivity")
@@ -53,7 +38,7 @@ def reproduce(
     made += [
         Section(f"The numbers: {shape}", _failures(results, shape), _table(results, shape)) for shape in SHAPES
     ]
-    return write_page(out, "sensitivity", "Sensitivity to the weights of the losses", made)
+    return write_page(plan.out, "sensitivity", "Sensitivity to the weights of the losses", made)
 
 
 def _mean_nmi(results: Sequence[Result], shape: str) -> np.ndarray:

@@ -1,17 +1,15 @@
 """Tables thm_toy and nmi_toy with the figures labels_toy_thm, labels_toy and debug, on moons and circles."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
-from gedikit.errors import UsageError
 from gedikit.evaluation import best_kde
 from gedikit.methods import LABELS, PRINTED, get_method
 from gedikit.reproduce import figures
-from gedikit.reproduce.fits import Done, Group, Member, Result, points, run_all
+from gedikit.reproduce.fits import Done, Group, Member, Plan, Result, points, run_all
 from gedikit.reproduce.page import Section, Table, write_page
 from gedikit.reproduce.paper import ABLATION, COMPARISON, NAMES, NMI
 
@@ -19,30 +17,17 @@ SHAPES = ("moons", "circles")
 RECIPES = {"as printed": PRINTED, "default": ""}
 
 
-def reproduce(
-    out: Path,
-    *,
-    seeds: int,
-    first_seed: int,
-    iterations: int,
-    device: str,
-    workers: int | None,
-    console: Console,
-) -> Path:
+def reproduce(plan: Plan, console: Console) -> Path:
     """Fit everything, write the tables and the figures; returns the page."""
-    if seeds < 1:
-        raise UsageError(f"--seeds must be at least 1, not {seeds}")
-    chosen = tuple(range(first_seed, first_seed + seeds))
-    members = tuple(Member(shape, seed) for shape in SHAPES for seed in chosen)
-    groups = [
-        Group(name + suffix, members, iterations, first_seed)
-        for suffix in RECIPES.values()
-        for name in dict.fromkeys((*ABLATION, *COMPARISON))
-    ]
+    members = tuple(Member(shape, seed) for shape in SHAPES for seed in plan.chosen_seeds)
     # the longest first, so that no process ends alone
-    order = sorted(groups, key=lambda g: (g.method.endswith(PRINTED), g.method))
-    done = run_all(order, out, device=device, workers=workers or os.cpu_count() or 1, console=console)
-    return write_page(out, "toy", "Synthetic data: moons and circles", sections(done, chosen))
+    groups = [
+        Group(name + suffix, members, plan.iterations, plan.first_seed)
+        for suffix in ("", PRINTED)
+        for name in sorted({*ABLATION, *COMPARISON})
+    ]
+    done = run_all(groups, plan, console)
+    return write_page(plan.out, "toy", "Synthetic data: moons and circles", sections(done, plan.chosen_seeds))
 
 
 def sections(done: Sequence[Done], seeds: Sequence[int]) -> list[Section]:
