@@ -180,15 +180,18 @@ def reproduce_toy(
     iters: Iterations = 0,
     workers: Workers = None,
     device: Device = "auto",
+    all_printed: Annotated[
+        bool, typer.Option("--all-printed", help="The other methods as printed too, not GEDI alone.")
+    ] = False,
 ) -> None:
-    """Moons and circles: seven methods, as printed and by default, with the paper's tables and figures."""
+    """Moons and circles: seven methods, GEDI as printed and by default, with the paper's tables and figures."""
     from rich.console import Console
 
     from gedikit.reproduce import toy
     from gedikit.reproduce.fits import Plan
 
     plan = Plan(out, seeds, first_seed, iters, device, workers)
-    typer.echo(toy.reproduce(plan, Console(stderr=True)))
+    typer.echo(toy.reproduce(plan, Console(stderr=True), all_printed=all_printed))
 
 
 @reproductions.command("sensitivity")

@@ -98,62 +98,79 @@ class _Members:
     def __init__(self, ready: Sequence[Prepared], observer: Observer):
         self.ready, self.observer = ready, observer
         settings = ready[0].settings
+        self.inside = list(range(len(ready)))  # which member is where in the stack
         self.step = _stacked_step(ready)
-        self.state = _stacked_state(ready, settings)
+        self.state = _stacked_state(ready)
         self.step.start(self.state)
         self.monitors = [HealthMonitor(r.x.shape[1], settings.max_rollbacks) for r in ready]
-        self.snapshots = HealthMonitor(ready[0].x.shape[1], settings.max_rollbacks)
+        self.past = HealthMonitor(ready[0].x.shape[1], settings.max_rollbacks)  # snapshots of the whole stack
         self.histories = [History() for _ in ready]
-        self.left: dict[int, tuple[TrainState | None, str | None]] = {}
+        self.alone: dict[int, TrainState] = {}
+        self.failures: dict[int, str] = {}
 
     def train(self) -> None:
         """As `loop.train`, with every member watched on its own."""
-        s, state = self.step.settings, self.state
-        self.observer.started(state, s.iterations, self.ready[0].optima)
-        self.snapshots.remember(state)
-        while state.iteration < s.iterations and len(self.left) < len(self.ready):
-            last = state.iteration + 1 == s.iterations
-            rows = self.step(state, measure=last or (state.iteration + 1) % s.log_every == 0)
+        s = self.step.settings
+        self.observer.started(self.state, s.iterations, self.ready[0].optima)
+        self.past.remember(self.state)
+        while self.inside and self.state.iteration < s.iterations:
+            last = self.state.iteration + 1 == s.iterations
+            rows = self.step(self.state, measure=last or (self.state.iteration + 1) % s.log_every == 0)
             if not rows:
                 continue
-            for i, values in enumerate(rows):
-                if i in self.left:
-                    continue
-                complaint = self.monitors[i].complaint(values)
-                if complaint:
-                    self._take_out(i, complaint)
-                else:
-                    self.histories[i].add({"iteration": state.iteration, **values})
-            staying = [values for i, values in enumerate(rows) if i not in self.left]
-            if staying:
-                middle = {name: float(np.median([v[name] for v in staying])) for name in staying[0]}
-                self.observer.measured(state, {"iteration": state.iteration, **middle})
-                self.snapshots.remember(state)
+            complaints = {
+                i: self.monitors[i].complaint(values) for i, values in zip(self.inside, rows, strict=True)
+            }
+            healthy = [values for i, values in zip(self.inside, rows, strict=True) if not complaints[i]]
+            for i, values in zip(self.inside, rows, strict=True):
+                if not complaints[i]:
+                    self.histories[i].add({"iteration": self.state.iteration, **values})
+            if len(healthy) < len(rows):
+                self._part({i: text for i, text in complaints.items() if text})
+            if healthy:
+                middle = {name: float(np.median([v[name] for v in healthy])) for name in healthy[0]}
+                self.observer.measured(self.state, {"iteration": self.state.iteration, **middle})
+                self.past.remember(self.state)
             if self.observer.should_stop():
-                raise Interrupted(self.observer.stopped(state))
+                raise Interrupted(self.observer.stopped(self.state))
 
-    def _take_out(self, i: int, complaint: str) -> None:
-        """A member in trouble goes on alone from its last good state, as its own fit would."""
-        ready, monitor = self.ready[i], self.monitors[i]
-        monitor.snapshots = [Snapshot(_member(s.tensors, i), dict(s.meta)) for s in self.snapshots.snapshots]
-        alone = ready.new_state()
-        alone.restore(_member(self.state.tensors(), i), self.state.meta())
+    def _part(self, complaints: dict[int, str]) -> None:
+        """Members in trouble leave; the others go on as a smaller stack."""
+        for i, complaint in complaints.items():
+            self._go_alone(i, complaint)
+        places = [place for place, i in enumerate(self.inside) if i not in complaints]
+        self.inside = [self.inside[place] for place in places]
+        if not self.inside:
+            return
+        kept = _part_of(self.state.tensors(), places)
+        self.past.snapshots = [Snapshot(_part_of(s.tensors, places), s.meta) for s in self.past.snapshots]
+        meta = self.state.meta()
+        staying = [self.ready[i] for i in self.inside]
+        self.step, self.state = _stacked_step(staying), _stacked_state(staying)
+        self.state.restore(kept, meta)
+
+    def _go_alone(self, i: int, complaint: str) -> None:
+        """From its last good state on, as its own fit would."""
+        ready, monitor, place = self.ready[i], self.monitors[i], self.inside.index(i)
+        monitor.snapshots = [Snapshot(_member(s.tensors, place), dict(s.meta)) for s in self.past.snapshots]
+        state = ready.new_state()
+        state.restore(_member(self.state.tensors(), place), self.state.meta())
         try:
-            event = monitor.roll_back(alone, complaint)
+            event = monitor.roll_back(state, complaint)
             self.observer.event(f"member {i}: {event}")
-            train(alone, ready.step, monitor, Observer(), self.histories[i], ready.optima)
-            self.left[i] = (alone, None)
+            train(state, ready.step, monitor, Observer(), self.histories[i], ready.optima)
+            self.alone[i] = state
         except DivergenceError as error:
             self.observer.event(f"member {i}: {error}")
-            self.left[i] = (None, str(error))
+            self.failures[i] = str(error)
 
     def outcome(self, i: int) -> Outcome:
-        state, failure = self.left.get(i, (None, None))
-        if failure is not None:
-            return Outcome(None, failure, self.histories[i])
+        if i in self.failures:
+            return Outcome(None, self.failures[i], self.histories[i])
+        state = self.alone.get(i)
         if state is None:
             state = self.ready[i].new_state()
-            state.restore(_member(self.state.tensors(), i), self.state.meta())
+            state.restore(_member(self.state.tensors(), self.inside.index(i)), self.state.meta())
         return Outcome(self.ready[i].finish(state), None, self.histories[i])
 
 
@@ -182,7 +199,8 @@ def _stacked_negatives(ready: Sequence[Prepared]) -> Source | None:
     return Chains(ready[0].settings, Box.stacked([r.box for r in ready]))
 
 
-def _stacked_state(ready: Sequence[Prepared], settings: Settings) -> TrainState:
+def _stacked_state(ready: Sequence[Prepared]) -> TrainState:
+    settings = ready[0].settings
     chains = [r.chains for r in ready if r.chains is not None]
     steps = torch.tensor([settings.step_size * r.bandwidth for r in ready], device=ready[0].device)
     return TrainState.new(
@@ -194,7 +212,13 @@ def _stacked_state(ready: Sequence[Prepared], settings: Settings) -> TrainState:
     )
 
 
-def _member(tensors: dict[str, Tensor], i: int) -> dict[str, Tensor]:
-    """A copy of member i's part of a stack's tensors; the optimiser counts its steps for all at once."""
-    parts = {name: (t if name == "optimiser.step" else t[i]).clone() for name, t in tensors.items()}
-    return {**parts, "chain_step": parts["chain_step"].reshape(())}
+def _part_of(tensors: dict[str, Tensor], places: list[int]) -> dict[str, Tensor]:
+    """A copy of some members' parts of a stack's tensors; the optimiser counts its steps for all at once."""
+    return {name: t.clone() if name == "optimiser.step" else t[places] for name, t in tensors.items()}
+
+
+def _member(tensors: dict[str, Tensor], place: int) -> dict[str, Tensor]:
+    """A copy of one member's part, as its own state has it."""
+    part = _part_of(tensors, [place])
+    single = {name: t if name == "optimiser.step" else t[0].clone() for name, t in part.items()}
+    return {**single, "chain_step": single["chain_step"].reshape(())}

@@ -98,9 +98,12 @@ class TrainState:
         self.chain_step = tensors["chain_step"].clone().to(device)
         kept = "memory."
         self.memory = {k[len(kept) :]: v.clone().to(device) for k, v in tensors.items() if k.startswith(kept)}
-        assert isinstance(self.generator, torch.Generator)
+        one = isinstance(self.generator, torch.Generator)
+        generators = [self.generator] if isinstance(self.generator, torch.Generator) else self.generator
+        states = tensors["generator"].cpu()
         try:
-            self.generator.set_state(tensors["generator"].cpu())
+            for generator, kept_state in zip(generators, states[None] if one else states, strict=True):
+                generator.set_state(kept_state.clone())
         except RuntimeError:
             raise UsageError("this checkpoint was written on another kind of device: resume it there") from None
         if self.buffer is not None:
