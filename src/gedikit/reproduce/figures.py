@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from gedikit.report.style import (
     DENSITY_MAP,
@@ -24,6 +25,7 @@ from gedikit.reproduce.paper import NAMES
 Drawn = Mapping[tuple[str, str], Result]
 _SIDE = 1.55  # inches of a panel
 _SHOWN = 8.0  # nats below the densest point
+_LOSSES = {"prior": (cluster_color(0), math.log(2)), "invariance": (cluster_color(2), 0.0)}  # colour, optimum
 
 
 def labels(drawn: Drawn, shapes: Sequence[str], methods: Sequence[str], *, with_truth: bool) -> bytes:
@@ -67,7 +69,9 @@ def losses(drawn: Drawn, shapes: Sequence[str], methods: Sequence[str]) -> bytes
             ax.set_title(f"{NAMES[method]}, {shape}", fontsize=9, color=INK)
             if row == len(shapes) - 1:
                 ax.set_xlabel("iteration")
-    axes[0, 0].legend(frameon=False, fontsize=8, labelcolor=INK)
+    handles = [Line2D([], [], color=color, linewidth=1.2, label=name) for name, (color, _) in _LOSSES.items()]
+    handles.append(Line2D([], [], color=MUTED, linewidth=1.2, linestyle=":", label="not minimised"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
     return png(figure)
 
 
@@ -98,11 +102,12 @@ def _curves(ax: Axes, result: Result | None) -> None:
     if result is None or not result.curve:
         _say(ax, _why(result))
         return
-    for name, color, optimum in (("prior", cluster_color(0), math.log(2)), ("invariance", cluster_color(2), 0.0)):
-        rows = [(row["iteration"], row[name]) for row in result.curve if name in row]
-        if rows:
-            ax.plot(*zip(*rows, strict=True), color=color, linewidth=1.2, label=name)
-            ax.axhline(optimum, color=OPTIMUM, linewidth=0.8, linestyle="--")
+    for name, (color, optimum) in _LOSSES.items():
+        ax.axhline(optimum, color=OPTIMUM, linewidth=0.8, linestyle="--")
+        for key, line in ((name, "-"), (f"watched_{name}", ":")):
+            rows = [(row["iteration"], row[key]) for row in result.curve if key in row]
+            if rows:
+                ax.plot(*zip(*rows, strict=True), color=color, linewidth=1.2, linestyle=line)
     ax.set_ylim(-0.1, 2.5)
     if result.failure is not None:
         ax.text(0.98, 0.95, "diverged", transform=ax.transAxes, ha="right", va="top", fontsize=8, color=OPTIMUM)
@@ -124,7 +129,6 @@ def _points(ax: Axes, picture: Picture | None, *, truth: bool) -> None:
     names = np.array(picture.truth if truth else picture.clusters)
     colors = [cluster_color(int(k)) for k in names]
     ax.scatter(x[:, 0], x[:, 1], s=2, c=colors, linewidths=0)
-    ax.set_aspect("equal")
 
 
 def _density(ax: Axes, result: Result | None) -> None:
@@ -138,7 +142,8 @@ def _density(ax: Axes, result: Result | None) -> None:
         return
     grid = np.maximum(np.array(picture.log_density), -_SHOWN)
     left, right, bottom, top = picture.extent
-    ax.imshow(grid, origin="lower", extent=(left, right, bottom, top), cmap=DENSITY_MAP, vmin=-_SHOWN, vmax=0)
+    extent = (left, right, bottom, top)
+    ax.imshow(grid, origin="lower", extent=extent, aspect="auto", cmap=DENSITY_MAP, vmin=-_SHOWN, vmax=0)
     x = np.array(picture.samples)
     ax.scatter(x[:, 0], x[:, 1], s=1.5, color=SAMPLE, linewidths=0)
     ax.set_xlim(left, right)
@@ -150,6 +155,7 @@ def _why(result: Result | None) -> str:
 
 
 def _blank(ax: Axes) -> None:
+    ax.set_box_aspect(1)
     ax.set_xticks([])
     ax.set_yticks([])
     for spine in ax.spines.values():

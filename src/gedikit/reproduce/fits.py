@@ -35,7 +35,7 @@ _CELLS = 200  # a side, for the exact normaliser
 _PICTURE = 100  # grid lines a side
 _CURVE_ROWS = 150
 _SAMPLES = 300
-_CURVES = ("iteration", "invariance", "prior")
+_CURVES = ("iteration", "invariance", "prior", "watched_invariance", "watched_prior")
 
 
 @dataclass(frozen=True)

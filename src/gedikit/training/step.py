@@ -47,10 +47,13 @@ class TrainStep:
         self._refresh(terms, state)
         n_rows = self.views.data.shape[-2]
         rows = integers(n_rows, (min(s.batch_size, n_rows),), state.generator)
-        x, *views = self._draw_views(terms, rows, progress, state)
+        wanted = max([TERMS[name].views(s) for name in terms if name in TERMS], default=0)
+        x, view = self.views(rows, progress, state.generator)
+        others = [self.views(rows, progress, state.generator)[1] for _ in range(wanted - 1)]
+        views = (view, *others)[:wanted]
         negative = self.negatives.draw(state) if self.negatives and "generative" in terms else None
-        outputs = Outputs(state.network, x, tuple(views), negative)
-        losses = self._losses(terms, Look(s, state, rows, tuple(views), outputs, self.log_prior))
+        outputs = Outputs(state.network, x, views, negative)
+        losses = self._losses(terms, Look(s, state, rows, views, outputs, self.log_prior))
         total = sum((self.weights[name] * value).sum() for name, value in losses.items())
         assert isinstance(total, Tensor)
 
@@ -67,7 +70,7 @@ class TrainStep:
         state.iteration += 1
         keep = min(s.average, state.iteration / (state.iteration + 9))
         state.average_weights.lerp_(state.weights.detach(), 1 - keep)
-        return self._measurements(losses, outputs, state.weights.grad) if measure else []
+        return self._measurements(losses, outputs, view, state.weights.grad) if measure else []
 
     def _refresh(self, terms: tuple[str, ...], state: TrainState) -> None:
         if state.iteration % self.settings.assign_every:
@@ -77,13 +80,6 @@ class TrainStep:
             if refresh is not None:
                 with torch.no_grad():
                     refresh(state, self.settings, self.views.data)
-
-    def _draw_views(self, terms: tuple[str, ...], rows: Tensor, progress: float, state: TrainState) -> list[Tensor]:
-        """x and as many x′ ~ T(x′|x) as the terms want."""
-        wanted = max([TERMS[name].views(self.settings) for name in terms if name in TERMS], default=0)
-        x, view = self.views(rows, progress, state.generator)
-        others = [self.views(rows, progress, state.generator)[1] for _ in range(wanted - 1)]
-        return [x, view, *others][: 1 + wanted]
 
     def _losses(self, terms: tuple[str, ...], look: Look) -> dict[str, Tensor]:
         losses = {name: TERMS[name].loss(look) for name in terms if name in TERMS}
@@ -102,11 +98,14 @@ class TrainStep:
             losses["energy_l2"] = objectives.energy_l2(data, model)
         return losses
 
-    def _measurements(self, losses: dict[str, Tensor], out: "Outputs", gradient: Tensor) -> list[dict[str, float]]:
+    def _measurements(
+        self, losses: dict[str, Tensor], out: "Outputs", view: Tensor, gradient: Tensor
+    ) -> list[dict[str, float]]:
         with torch.no_grad():
             values = {name: value.detach() for name, value in losses.items()}
             if self.method.labels == "posterior":
                 values["mutual_information"] = objectives.mutual_information(out.log_p)
+                values |= self._watched(losses, out, view)
             if self.method.models_density:
                 values["log_density"] = out.data.mean(-1)
                 values["largest_log_density"] = out.density.abs().amax(-1)
@@ -115,6 +114,16 @@ class TrainStep:
                 values |= _sampling_signs(out, out.negative)
             stacked = torch.stack([v.to(torch.float64) for v in values.values()]).cpu()
         return [dict(zip(values, column, strict=True)) for column in stacked.reshape(len(values), -1).T.tolist()]
+
+    def _watched(self, losses: dict[str, Tensor], out: "Outputs", view: Tensor) -> dict[str, Tensor]:
+        """Invariance and prior where they are not minimised: the loss that was left out shows the failure."""
+        watched = {}
+        if "invariance" not in losses:
+            view_log_p = out.view_log_p if out.n_views else torch.log_softmax(out.network.logits(view), dim=-1)
+            watched["watched_invariance"] = objectives.invariance.formula(out.log_p, view_log_p)
+        if "prior" not in losses:
+            watched["watched_prior"] = objectives.prior.formula(out.log_p, self.log_prior)
+        return watched
 
 
 class Outputs:
