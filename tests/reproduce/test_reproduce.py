@@ -1,8 +1,11 @@
 import json
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -96,6 +99,28 @@ def test_sensitivity_from_the_command_line(tmp_path):
     markdown = (tmp_path / "sensitivity.md").read_text()
     assert markdown.count("\n| 50 |") == 2
     assert "0 of 36 runs diverged" in markdown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_reproduction_leaves_no_process_behind(tmp_path, number):
+    code = "from gedikit.cli import main; main()"
+    asked = ["reproduce", "toy", "--seeds", "1", "--out", str(tmp_path), "--device", "cpu", "--workers", "2"]
+    process = subprocess.Popen([sys.executable, "-c", code, *asked], stderr=subprocess.PIPE, text=True)
+    workers: list[psutil.Process] = []
+    deadline = time.monotonic() + 60
+    while sum(w.cpu_times().user > 8 for w in workers) < 2:  # both train
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+        workers = [w for w in psutil.Process(process.pid).children() if "spawn_main" in " ".join(w.cmdline())]
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    if number == signal.SIGINT:
+        assert "the same command goes on with the rest" in errors
+        assert "Traceback" not in errors
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
 
 
 def test_impossible_requests_are_refused():

@@ -4,7 +4,8 @@ import hashlib
 import json
 import multiprocessing
 import os
-import queue
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gedikit.data.toy import N_CLASSES, SHAPES
-from gedikit.errors import UsageError
+from gedikit.errors import Interrupted, UsageError
 from gedikit.evaluation import clustering_figures, grid_log_normaliser
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
@@ -168,12 +169,17 @@ def run_all(groups: Sequence[Group], plan: Plan, console: Console) -> list[Done]
             bar.update(task, completed=int(sum(by_key[key] * share for key, share in shares.items())))
 
         run = _in_turn if where.type != "cpu" or workers == 1 else _side_by_side
-        for done in run(todo, device, workers, heard):
-            kept[done.group.key] = done
-            _write(done, out)
-            failed = sum(r.failure is not None for r in done.results)
-            ending = f", {failed} diverged" if failed else ""
-            console.print(f"{done.group.method}: {len(done.results)} fits in {done.seconds:.0f} s{ending}")
+        try:
+            for done in run(todo, device, workers, heard):
+                kept[done.group.key] = done
+                _write(done, out)
+                failed = sum(r.failure is not None for r in done.results)
+                ending = f", {failed} diverged" if failed else ""
+                console.print(f"{done.group.method}: {len(done.results)} fits in {done.seconds:.0f} s{ending}")
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"finished groups are kept in {out}: the same command goes on with the rest"
+            ) from None
     return [found for group in groups if (found := kept[group.key]) is not None]
 
 
@@ -209,34 +215,57 @@ def _side_by_side(groups: Sequence[Group], device: str, workers: int, heard: Hea
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # inherited: small products on many threads wait for each other
     messages: Any = context.Queue()
+    stop = context.Event()
     shares: dict[str, float] = {}
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(messages,)) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(messages, stop)) as pool:
         pending = {pool.submit(_work, group, device) for group in groups}
-        while pending:
-            finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-            try:
-                while True:
-                    key, share = messages.get_nowait()
+        try:
+            while pending:
+                finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                while not messages.empty():
+                    key, share = messages.get()
                     shares[key] = share
-            except queue.Empty:
                 heard(shares)
-            for future in finished:
-                done = future.result()
-                shares[done.group.key] = 1.0
-                yield done
+                for future in finished:
+                    done = future.result()
+                    shares[done.group.key] = 1.0
+                    yield done
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
-_messages: Any = None
+class _WorkerTeller(_Teller):
+    """Tells the main process, and stops when it asks for that."""
+
+    messages: Any = None
+    stop: Any = None
+
+    def __init__(self, key: str):
+        super().__init__(lambda name, share: self.messages.put((name, share)), key)
+
+    def should_stop(self) -> bool:
+        return bool(self.stop.is_set())
 
 
-def _start_worker(messages: Any) -> None:
-    global _messages  # noqa: PLW0603
-    _messages = messages
+def _start_worker(messages: Any, stop: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process hears it and says when to stop
+    _WorkerTeller.messages, _WorkerTeller.stop = messages, stop
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A main process that is killed cannot say so."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(group: Group, device: str) -> Done:
-    return run_group(group, device, _Teller(lambda key, share: _messages.put((key, share)), group.key))
+    return run_group(group, device, _WorkerTeller(group.key))
 
 
 def _measured(group: Group, member: Member, outcome: Outcome) -> Result:
