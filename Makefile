@@ -34,6 +34,7 @@ bench: venv
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/predict.py
 	$(BIN)/python benchmarks/objectives.py
+	$(BIN)/python benchmarks/many.py
 
 results: venv
 	$(BIN)/python benchmarks/shapes.py

@@ -33,7 +33,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     n_clusters : int, default=8
         Number of clusters.
     method : str, default="gedi"
-        A name from the method table; `gedikit methods` lists them.
+        A name from the method table, which `gedikit methods` lists, or a pair of a self-supervised loss and a
+        density such as "swav+cluster-energy".
     prior : array-like of shape (n_clusters,), default=None
         How often each cluster is expected; None means equally often.
     max_iter : int, default=None

@@ -60,7 +60,10 @@ def fit(
         int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="A name from [bold]gedikit methods[/].", show_default="gedi")
+        str | None,
+        typer.Option(
+            help="A name from [bold]gedikit methods[/], or a pair such as swav+cluster-energy.", show_default="gedi"
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same result.", show_default="0")] = None,
     iters: Annotated[int | None, typer.Option(help="Training iterations; the method's own if not given.")] = None,

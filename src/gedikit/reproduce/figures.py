@@ -108,7 +108,9 @@ def _curves(ax: Axes, result: Result | None) -> None:
             rows = [(row["iteration"], row[key]) for row in result.curve if key in row]
             if rows:
                 ax.plot(*zip(*rows, strict=True), color=color, linewidth=1.2, linestyle=line)
-    ax.set_ylim(-0.1, 2.5)
+    ax.set_yscale("symlog", linthresh=1)  # a loss that is not minimised may be large
+    ax.set_ylim(-0.1, 100)
+    ax.set_yticks([0, 0.5, 1, 10, 100], ["0", "0.5", "1", "10", "100"])
     if result.failure is not None:
         ax.text(0.98, 0.95, "diverged", transform=ax.transAxes, ha="right", va="top", fontsize=8, color=OPTIMUM)
 

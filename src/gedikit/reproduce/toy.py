@@ -48,7 +48,7 @@ def sections(done: Sequence[Done], seeds: Sequence[int]) -> list[Section]:
     first = [r for r in results if r.seed == seeds[0]]
     made = [
         Section("Which term prevents which failure (Table thm_toy)", note, _table(results, ABLATION)),
-        Section("Against other methods (Table nmi_toy)", note, _table(results, COMPARISON)),
+        Section("Against other methods (Table nmi_toy)", "As above.", _table(results, COMPARISON)),
     ]
     for recipe, suffix in RECIPES.items():
         drawn = {(r.shape, r.method.removesuffix(suffix)): r for r in first if _is(r, suffix)}
