@@ -63,7 +63,7 @@ def test_finished_groups_are_read_and_changed_ones_are_not(tmp_path):
         ([replace(EMPTY, nmi=0.5), replace(EMPTY, nmi=0.7)], "0.60 ± 0.10"),
         (
             [replace(EMPTY, failure="x", failed_at=50), replace(EMPTY, nmi=0.2)],
-            "0.20 ± 0.00, diverged 1/2 (iteration 50)",
+            "0.20, diverged 1/2 (iteration 50)",
         ),
         ([replace(EMPTY, failure="x", failed_at=n) for n in (75, 25)], "diverged 2/2 (iteration 25 to 75)"),
     ],

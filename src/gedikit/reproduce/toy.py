@@ -101,7 +101,7 @@ def summary(group: Sequence[Result]) -> str:
         return "–"
     known = [r.nmi for r in group if r.nmi is not None]
     failed = [r for r in group if r.failure is not None]
-    text = f"{np.mean(known):.2f} ± {np.std(known):.2f}" if known else ""
+    text = _spread(known)
     if not failed:
         return text
     when = sorted(r.failed_at or 0 for r in failed)
@@ -112,7 +112,14 @@ def summary(group: Sequence[Result]) -> str:
 
 def _likelihood(group: Sequence[Result]) -> str:
     known = [r.log_likelihood for r in group if r.log_likelihood is not None]
-    return f"{np.mean(known):.2f} ± {np.std(known):.2f}" if known else "–"
+    return _spread(known) or "–"
+
+
+def _spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation; one value has none."""
+    if len(values) < 2:
+        return f"{values[0]:.2f}" if values else ""
+    return f"{np.mean(values):.2f} ± {np.std(values):.2f}"
 
 
 def _kde(shape: str, seed: int) -> float:
