@@ -137,11 +137,16 @@ class FittedModel:
         """(scores of the clusters, log-density), block by block."""
         for n, z in self.blocks(x):
             with torch.inference_mode():
-                features = self.network.features(z)
-                embedding = self.network.project(features)
-                scores = self.assignment.scores(self.network, features, embedding)
-                density = self._confined(self.network.density.log_density(self.network, z, embedding), z)
+                scores, density = self._scores_and_density(z)
+                density = self._confined(density, z)
             yield scores[:n], density[:n]
+
+    def _scores_and_density(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Both from one pass through the encoder."""
+        features = self.network.features(z)
+        embedding = self.network.project(features)
+        scores = self.assignment.scores(self.network, features, embedding)
+        return scores, self.network.density.log_density(self.network, z, embedding)
 
     def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""
@@ -224,10 +229,8 @@ class FittedModel:
         def log_density(z: Tensor) -> Tensor:
             if cluster is None:
                 return self.network.log_density(z)
-            features = self.network.features(z)
-            embedding = self.network.project(features)
-            log_p = self.assignment.scores(self.network, features, embedding).log_softmax(-1)
-            return self.network.density.log_density(self.network, z, embedding) + log_p[:, cluster]
+            scores, density = self._scores_and_density(z)
+            return density + scores.log_softmax(-1)[:, cluster]
 
         if self.network.density.normalised:
             return self._exact_block(n, cluster, generator), SampleInfo(1.0, 0.0, 1.0)

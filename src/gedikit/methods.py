@@ -46,7 +46,6 @@ class Generative:
 
     reference: str
     summary: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,6 @@ class Method:
     @property
     def models_density(self) -> bool:
         return "generative" in self.terms
-
-    @property
-    def graph(self) -> str:
-        return GRAPHS[self.family]
 
     def settings(self, **changes: Any) -> Settings:
         """The defaults, as this method and then the caller changes them."""
@@ -224,7 +219,7 @@ def compose(discriminative: str | None, generative: str | None) -> Method:
         "; ".join(part.summary for part in (side, model) if part),
         (Stage(1, terms),),
         "; ".join(part.reference for part in (side, model) if part),
-        {**(side.changes if side else {}), **(model.changes if model else {})},
+        side.changes if side else {},
         side.family if side else "",
         side.labels if side else "posterior",
         generative,
@@ -234,10 +229,6 @@ def compose(discriminative: str | None, generative: str | None) -> Method:
 
 def _named(name: str, method: Method, summary: str, reference: str, **changes: Any) -> Method:
     return replace(method, name=name, summary=summary, reference=reference, changes={**method.changes, **changes})
-
-
-def _with_terms(method: Method, *stages: Stage) -> Method:
-    return replace(method, stages=stages)
 
 
 def _registry() -> dict[str, Method]:
@@ -252,13 +243,13 @@ def _registry() -> dict[str, Method]:
         ),
         _named(
             "gedi-no-inv",
-            _with_terms(gedi, Stage(1, ("generative", "prior"))),
+            replace(gedi, stages=(Stage(1, ("generative", "prior")),)),
             "without label invariance: clusters need not follow the data (failure mode 3)",
             _PAPER,
         ),
         _named(
             "gedi-no-prior",
-            _with_terms(gedi, Stage(1, ("generative", "invariance"))),
+            replace(gedi, stages=(Stage(1, ("generative", "invariance")),)),
             "without balance: everything may end in one cluster (failure mode 2)",
             _PAPER,
         ),
@@ -270,7 +261,7 @@ def _registry() -> dict[str, Method]:
         ),
         _named(
             "gedi-two-stage",
-            _with_terms(gedi, Stage(0.5, ("generative",)), Stage(1, ("invariance", "prior"))),
+            replace(gedi, stages=(Stage(0.5, ("generative",)), Stage(1, ("invariance", "prior")))),
             "density first, then clusters on top of it",
             "Sansone & Manhaeve, 2022",
         ),

@@ -30,10 +30,6 @@ def member_shape(shape: Sequence[int], randomness: Randomness) -> Sequence[int]:
     return shape if isinstance(randomness, torch.Generator) else shape[1:]
 
 
-def device_of(randomness: Randomness) -> torch.device:
-    return randomness.device if isinstance(randomness, torch.Generator) else randomness[0].device
-
-
 def _drawn(draw: Callable[[torch.Generator], Tensor], randomness: Randomness) -> Tensor:
     if isinstance(randomness, torch.Generator):
         return draw(randomness)

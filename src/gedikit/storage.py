@@ -40,6 +40,10 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda temporary: _write_bytes(temporary, content))
+
+
 def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda temporary: _write_text(temporary, text))
 
@@ -72,6 +76,10 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     if meta.get("kind") != kind:
         raise StorageError(f"{path} holds a {meta.get('kind')}, not a {kind}")
     return tensors, meta
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _write_text(path: Path, text: str) -> None:

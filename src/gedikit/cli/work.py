@@ -25,7 +25,7 @@ from gedikit.report import ReportData, render
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.settings import parse_assignments
-from gedikit.storage import write_atomically, write_text
+from gedikit.storage import write_atomically, write_bytes, write_text
 from gedikit.training.fit import check_prior, check_rows, fingerprint, resolve_device, resolve_sampler
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -204,7 +204,7 @@ def sample(
         if image is None and x.shape[1] != 2:
             raise UsageError(f"a picture needs two features or images, not {x.shape[1]} features: use .csv or .npz")
         png = samples_png(x, y, image)
-        write_atomically(output, lambda p: _save_bytes(p, png))
+        write_bytes(output, png)
     console.print(
         f"{n} samples to {output} (acceptance {info.acceptance:.2f}, step {info.step_size:.3g}, "
         f"temperature {info.temperature:.3g})"
@@ -368,7 +368,3 @@ def _parse_prior(text: str | None) -> NDArray[np.float64] | None:
 def _save_npz(path: Path, x: NDArray[Any], y: NDArray[Any]) -> None:
     with path.open("wb") as file:
         np.savez_compressed(file, x=x, y=y)
-
-
-def _save_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import jinja2
-
 from gedikit.report import sections, tables
 from gedikit.report.findings import Findings, find, plotted_rows
 from gedikit.report.inputs import ReportData
 from gedikit.report.mosaics import Darkroom
+from gedikit.report.template import page_template
 
 __all__ = ["ReportData", "render"]
 
@@ -16,15 +15,8 @@ _MILD = ("unused clusters", "label inconsistency")
 
 def render(data: ReportData) -> str:
     """The page as HTML; nothing in it points outside the file."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("gedikit.report", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     found = find(data.fitted, data.x)
-    return environment.get_template("page.html").render(**_summary(data, found), **_body(data, found))
+    return page_template("gedikit.report").render(**_summary(data, found), **_body(data, found))
 
 
 def _summary(data: ReportData, found: Findings) -> dict[str, Any]:

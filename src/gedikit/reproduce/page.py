@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
-
 from gedikit.report.style import data_uri
-from gedikit.storage import write_atomically, write_text
+from gedikit.report.template import page_template
+from gedikit.storage import write_bytes, write_text
 from gedikit.version import __version__
 
 
@@ -42,24 +41,9 @@ def write_page(out: Path, name: str, title: str, sections: Sequence[Section]) ->
         if section.table is not None:
             markdown.append(section.table.markdown())
         if section.picture is not None:
-            _write_bytes(out / f"{section.name}.png", section.picture)
+            write_bytes(out / f"{section.name}.png", section.picture)
             markdown.append(f"![{section.title}]({section.name}.png)")
     write_text(out / f"{name}.md", "\n\n".join(markdown) + "\n")
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("gedikit.reproduce", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    html = environment.get_template("page.html").render(title=title, version=__version__, sections=sections)
+    html = page_template("gedikit.reproduce").render(title=title, version=__version__, sections=sections)
     write_text(out / f"{name}.html", html)
     return out / f"{name}.html"
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda p: _save(p, content))
-
-
-def _save(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
