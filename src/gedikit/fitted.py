@@ -43,6 +43,13 @@ def build_model(
         width = n_clusters if by_projection else 2
         encoder = networks.paper_encoder(n_features, generator, normalised=settings.network != "paper")
         projector = networks.paper_projector(2, width, generator, normalised=settings.network != "paper")
+    elif settings.network == "resnet8":
+        if not settings.image_shape:
+            raise UsageError("network 'resnet8' is for images: image_shape must say (height, width, channels)")
+        width = settings.width
+        encoder = networks.ResNet8(settings.image_shape, width, generator)
+        projector = networks.image_projector(width, n_clusters if by_projection else width, generator)
+        width = n_clusters if by_projection else width
     else:
         encoder = networks.default_encoder(
             n_features,
@@ -172,6 +179,11 @@ class FittedModel:
         return more_typical
 
     def to_scaled(self, x: NDArray[Any]) -> Tensor:
+        if x.dtype == np.uint8:  # bytes travel, and are scaled where they arrive
+            mean, scale = (
+                torch.from_numpy(v).float().to(self.device) for v in (self.scaler.mean, self.scaler.scale)
+            )
+            return (torch.from_numpy(np.ascontiguousarray(x)).to(self.device).float() - mean) / scale
         return torch.from_numpy(self.scaler.transform(x)).to(self.device)
 
     def _confined(self, density: Tensor, z: Tensor) -> Tensor:

@@ -76,9 +76,9 @@ class Method:
     def models_density(self) -> bool:
         return "generative" in self.terms
 
-    def settings(self, **changes: Any) -> Settings:
-        """The defaults, as this method and then the caller changes them."""
-        return Settings().replace(**self.changes).replace(**changes)
+    def settings(self, recipe: Mapping[str, Any] | None = None, /, **changes: Any) -> Settings:
+        """The defaults, as a recipe for the kind of data, then this method and then the caller changes them."""
+        return Settings().replace(**(recipe or {})).replace(**self.changes).replace(**changes)
 
     def terms_at(self, progress: float) -> tuple[str, ...]:
         return next(stage.terms for stage in self.stages if progress < stage.until or stage.until == 1)

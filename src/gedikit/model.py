@@ -48,6 +48,12 @@ class EnergyClassifier(nn.Module):
         self.critic = nn.Parameter(torch.eye(n_embedding) / n_embedding**0.5) if with_critic else None
         self.batch_normalised = networks.is_batch_normalised(self)
 
+    def compute_in(self, dtype: torch.dtype) -> None:
+        """What convolutions are computed in, where there are any; all else is 32 bits wide."""
+        for module in self.modules():
+            if isinstance(module, networks.ResNet8):
+                module.dtype = dtype
+
     def features(self, x: Points) -> Float[Tensor, "*m n h"]:
         """enc(x), the representation ξ."""
         out: Tensor = self.encoder(x)

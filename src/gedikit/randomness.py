@@ -1,13 +1,19 @@
-"""Random numbers from explicit generators: one for a model, or one each for models trained side by side.
+"""Random numbers from explicit generators, or hashed from what they are for.
 
-A sequence of generators draws for each member on its own and stacks what comes out, so that a member of a stack
-sees the numbers it would see alone.
+A sequence of generators, one each for models trained side by side, draws for each member on its own and stacks
+what comes out, so that a member of a stack sees the numbers it would see alone.
+
+Keys need no generator: a number is a hash of (seed, epoch, row, stream, column), so a row gets the same numbers in
+whichever batch, order, process or device it turns up. Each part is added and mixed in by the output function of
+the generator splitmix64. Noise for images is many numbers, hence the arithmetic in place: a CPU spends more
+on fresh memory than on the arithmetic.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 Randomness = torch.Generator | Sequence[torch.Generator]
@@ -34,3 +40,59 @@ def _drawn(draw: Callable[[torch.Generator], Tensor], randomness: Randomness) ->
     if isinstance(randomness, torch.Generator):
         return draw(randomness)
     return torch.stack([draw(g) for g in randomness])
+
+
+def keys(seed: int, epoch: Int[Tensor, ""] | int, rows: Int[Tensor, "*b"], stream: int) -> Int64[Tensor, "*b"]:
+    """A key for every row; `stream` tells apart what is drawn for the same row, such as its two views.
+
+    An epoch that lies on the device can be changed between replays of a captured CUDA graph.
+    """
+    start = torch.full((), _signed(seed), dtype=torch.int64, device=rows.device)
+    return _mixed(rows.long() + _mixed(_mixed(_mixed(start) + stream) + epoch))
+
+
+def substream(keys: Int64[Tensor, "*b"], stream: int) -> Int64[Tensor, "*b"]:
+    """Other keys for the same rows, whose numbers have nothing to do with those of `keys`."""
+    return _mixed(_mixed(keys) + stream)
+
+
+def keyed_uniform(keys: Int64[Tensor, "*b"], n: int) -> Float[Tensor, "*b {n}"]:
+    """n numbers in [0, 1) for every key: multiples of 2⁻²⁴, the same bits on every device."""
+    return ((_hashes(keys, n) >> 40) & _lowest_bits(24)).float() * 2.0**-24
+
+
+def keyed_normal(keys: Int64[Tensor, "*b"], n: int) -> Float[Tensor, "*b {n}"]:
+    """n standard normal numbers for every key, two from each hash by the method of Box and Muller.
+
+    They reach 6.7 standard deviations. Devices differ in the last bits of logarithm and cosine.
+    """
+    hashes = _hashes(keys, (n + 1) // 2)
+    upper, lower = (hashes >> 32).float(), hashes.to(torch.int32).float()
+    share = upper.abs_().clamp_(min=0.5).mul_(2.0**-31)  # in (0, 1]
+    radius = share.log_().mul_(-2).sqrt_()
+    angle = lower.mul_(math.pi * 2.0**-31)
+    return torch.cat([angle.cos().mul_(radius), angle.sin().mul_(radius)], dim=-1)[..., :n]
+
+
+_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def _hashes(keys: Int64[Tensor, "*b"], n: int) -> Int64[Tensor, "*b {n}"]:
+    # mixed columns rather than multiples of a 64-bit stride: the compiler would take those for 32-bit indices
+    return _mixed(keys[..., None] + _mixed(torch.arange(1, n + 1, device=keys.device)))
+
+
+def _mixed(z: Int64[Tensor, "*b"]) -> Int64[Tensor, "*b"]:
+    """The output function of splitmix64; the masks undo the sign that torch's >> drags along."""
+    z = (z >> 30).bitwise_and_(_lowest_bits(34)).bitwise_xor_(z).mul_(_signed(_MULTIPLIERS[0]))
+    z = (z >> 27).bitwise_and_(_lowest_bits(37)).bitwise_xor_(z).mul_(_signed(_MULTIPLIERS[1]))
+    return (z >> 31).bitwise_and_(_lowest_bits(33)).bitwise_xor_(z)
+
+
+def _lowest_bits(n: int) -> int:
+    return (1 << n) - 1
+
+
+def _signed(value: int) -> int:
+    """The 64-bit pattern of `value` as the integer torch has for it."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -6,6 +6,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Self
 
+from gedikit.data.augment import PRESETS
 from gedikit.errors import UsageError
 
 
@@ -45,7 +46,8 @@ class Settings:
     labels: str = "auto"  # auto (the method's) | posterior | projection | k-means
 
     # network
-    network: str = "default"  # default | paper | paper-normalised
+    network: str = "default"  # default | paper | paper-normalised | resnet8
+    width: int = 128  # resnet8: channels of its convolutions, and features
     head: str = "linear"  # linear | cosine: logits from inner products or from unit vectors
     hidden: tuple[int, ...] = (128, 128)
     features: int = 64
@@ -56,8 +58,9 @@ class Settings:
     temperature: float = 1.0
 
     # data
+    image_shape: tuple[int, ...] = ()  # (height, width, channels) where rows are images, for resnet8
     scaling: str = "auto"  # auto | features | global | none
-    augmentation: str = "walk"  # walk | noise
+    augmentation: str = "walk"  # walk | noise, or a preset for images
     noise: float = 0.5  # of the views, in noise_unit
     noise_unit: str = "bandwidth"  # bandwidth | absolute
     neighbours: int = 10
@@ -75,18 +78,23 @@ class Settings:
     steps: int = 5
     step_size: float = 0.25  # mala: first step, in bandwidths; sgld: α
     noise_std: float = 0.01  # sgld: σ
-    bounds: str = "reflect"  # sgld: none | reflect | reject
+    bounds: str = "reflect"  # sgld: none | reflect | reject | clip
+    buffer_dtype: str = "float32"  # what the chains wait in: float32 | bfloat16 | uint8
 
     # optimiser
     iterations: int = 3000
+    epochs: int = 0  # images: passes over the data instead of iterations
     batch_size: int = 400
     learning_rate: float = 1e-3
     warmup: int = 100
     decay_from: float = 0.5
     decay_to: float = 0.01
     average: float = 0.999
+    weight_decay: float = 0.0
 
     # running
+    precision: str = "auto"  # of convolutions: auto (bfloat16 on a GPU) | float32 | bfloat16
+    acceleration: str = "auto"  # compiled and captured iterations on a GPU: auto | off
     log_every: int = 25
     checkpoint_every: int = 500
     max_rollbacks: int = 4
@@ -136,27 +144,30 @@ def parse_assignments(pairs: typing.Sequence[str]) -> dict[str, str]:
 _CHOICES = {
     "similarity": ("cosine", "euclidean", "dot"),
     "labels": ("auto", "posterior", "projection", "k-means"),
-    "network": ("default", "paper", "paper-normalised"),
+    "network": ("default", "paper", "paper-normalised", "resnet8"),
     "head": ("linear", "cosine"),
     "activation": ("silu", "gelu", "softplus", "tanh", "relu"),
     "scaling": ("auto", "features", "global", "none"),
-    "augmentation": ("walk", "noise"),
+    "augmentation": ("walk", "noise", *PRESETS),
     "noise_unit": ("bandwidth", "absolute"),
     "sampler": ("auto", "importance", "mala", "sgld"),
     "buffer_start": ("data", "noise"),
-    "bounds": ("none", "reflect", "reject"),
+    "bounds": ("none", "reflect", "reject", "clip"),
+    "buffer_dtype": ("float32", "bfloat16", "uint8"),
+    "precision": ("auto", "float32", "bfloat16"),
+    "acceleration": ("auto", "off"),
 }
 _POSITIVE = (
     *("similarity_temperature", "shots", "teacher_temperature", "distortion", "sinkhorn_epsilon"),
     *("sinkhorn_iterations", "assign_every", "references", "flow_transforms"),
-    *("features", "detail", "temperature", "neighbours", "margin", "negatives", "bank", "buffer", "steps"),
+    *("features", "width", "detail", "temperature", "neighbours", "margin", "negatives", "bank", "buffer", "steps"),
     *("step_size", "iterations", "batch_size", "learning_rate", "log_every", "checkpoint_every"),
 )
 _NOT_NEGATIVE = (
     *("discriminative", "off_diagonal", "vicreg_invariance", "vicreg_variance", "vicreg_covariance"),
     *("corinfomax_invariance", "queue", "freeze_prototypes", "projection"),
     *("generative", "invariance", "prior", "energy_l2", "frequencies", "noise", "noise_std", "warmup"),
-    *("max_rollbacks", "threads"),
+    *("max_rollbacks", "threads", "epochs", "weight_decay"),
 )
 _SHARES = (
     "shrinkage",

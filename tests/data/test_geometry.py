@@ -77,7 +77,7 @@ def test_walk_views_shorten_over_the_training(generator):
 
 def test_noise_views_have_the_asked_deviation(generator):
     data = torch.zeros(1, 3)
-    x, view = NoiseViews(data, 0.03)(torch.zeros(50_000, dtype=torch.long), 0.0, generator)
+    x, view = NoiseViews(data, 0.03)((torch.zeros(50_000, dtype=torch.long),), 0, generator)
     assert (x == 0).all()
     assert view.std().item() == pytest.approx(0.03, rel=0.01)
 

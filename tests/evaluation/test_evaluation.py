@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal
 
 from gedikit.errors import DataError, UsageError
 from gedikit.evaluation import (
+    batch_mean_nmi,
     best_kde,
     clustering_accuracy,
     clustering_figures,
@@ -37,6 +38,32 @@ def test_single_cluster_has_no_information():
         f.name: f.value for f in clustering_figures(np.arange(6) % 2, np.zeros(6, int), "all", labels_by="hand")
     }
     assert figures["nmi"] == 0.0
+
+
+def test_batch_mean_nmi_is_high_by_chance_and_says_so():
+    rng = np.random.default_rng(0)
+    labels, clusters = rng.integers(100, size=(2, 10_050))
+    figure = batch_mean_nmi(labels, clusters, 100, "test", 0)
+    assert figure.value == pytest.approx(0.86, abs=0.01)
+    [full] = (f.value for f in clustering_figures(labels, clusters, "test", labels_by="hand") if f.name == "nmi")
+    assert full < 0.15
+    assert figure.name == "nmi_batch_mean"
+    assert figure.protocol["computed_on"] == "100 batches of 100 rows, shuffled"
+    assert (figure.protocol["n"], figure.protocol["split"]) == (10_000, "test")
+    assert "only figures averaged over batches of this size" in figure.protocol["comparable_with"]
+
+
+def test_batch_mean_nmi_over_one_batch_is_the_nmi_and_shuffles_sorted_labels():
+    labels = np.repeat([0, 1, 2, 3], 100)
+    clusters = np.where(labels < 2, 0, 1)
+    figures = {f.name: f.value for f in clustering_figures(labels, clusters, "test", labels_by="hand")}
+    assert batch_mean_nmi(labels, clusters, 400, "test", 3).value == pytest.approx(figures["nmi"])
+    # in order, half of the batches would hold a single class and count as perfect
+    assert batch_mean_nmi(labels, clusters, 50, "test", 3).value == pytest.approx(figures["nmi"], abs=0.02)
+    with pytest.raises(UsageError, match="400 rows do not fill a batch of 401"):
+        batch_mean_nmi(labels, clusters, 401, "test", 0)
+    with pytest.raises(DataError, match="400 labels do not fit 3 rows"):
+        batch_mean_nmi(labels, clusters[:3], 50, "test", 0)
 
 
 def test_quadrature_of_a_gaussian():

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from gedikit.cli.data import data as image_data
+
 app = typer.Typer(
     name="gedikit",
     help="Cluster data, flag outliers and generate new samples with one network trained without labels.",
@@ -15,7 +17,10 @@ app = typer.Typer(
 
 Data = Annotated[
     str,
-    typer.Argument(help="A built-in data set ([bold]gedikit datasets[/]) or a .npy, .npz, .csv or .parquet file."),
+    typer.Argument(
+        help="A built-in data set ([bold]gedikit datasets[/]), a .npy, .npz, .csv or .parquet file, "
+        "or a folder of pictures."
+    ),
 ]
 RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]gedikit fit[/].")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
@@ -54,7 +59,8 @@ def demo(
 @app.command()
 def fit(
     data: Annotated[
-        str | None, typer.Argument(help="A built-in data set or a file; not needed with --resume.")
+        str | None,
+        typer.Argument(help="A built-in data set, a file or a folder of pictures; not needed with --resume."),
     ] = None,
     clusters: Annotated[
         int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")
@@ -217,6 +223,9 @@ def reproduce_sensitivity(
 
     plan = Plan(out, seeds, first_seed, iters, device, workers)
     typer.echo(sensitivity.reproduce(plan, method, Console(stderr=True)))
+
+
+app.add_typer(image_data, name="data")
 
 
 @app.command()

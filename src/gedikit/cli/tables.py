@@ -20,7 +20,7 @@ def show_methods() -> None:
     console = Console()
     for family, graph in GRAPHS.items():
         console.print(f"[bold]{family or 'generative only'}[/]  [dim]graphical model: {graph}[/]")
-        table = _table("method", "terms", "labels", "what it does", "reference")
+        table = plain_table("method", "terms", "labels", "what it does", "reference")
         for method in METHODS.values():
             if method.family == family:
                 terms = ", then ".join(" + ".join(stage.terms) for stage in method.stages)
@@ -28,7 +28,7 @@ def show_methods() -> None:
         console.print(table)
         console.print()
     console.print("[bold]densities[/]  [dim]a generative term is the negative log-likelihood of one of them[/]")
-    table = _table("density", "what it is", "reference")
+    table = plain_table("density", "what it is", "reference")
     for name, density in GENERATIVE.items():
         table.add_row(name, escape(density.summary), density.reference)
     console.print(table)
@@ -43,17 +43,19 @@ def show_methods() -> None:
 
 
 def show_datasets() -> None:
-    table = _table("data set", "clusters", "what it is")
+    table = plain_table("data set", "clusters", "what it is")
     for data in BUILTIN.values():
         table.add_row(data.name, str(data.n_clusters), data.description)
     Console().print(table)
     Console().print(
         "Files: .npy, .npz (x, and y for evaluation), .csv and .parquet (numeric columns; "
-        "a column named label, target, class or y is kept for evaluation)."
+        "a column named label, target, class or y is kept for evaluation).\n"
+        "Folders of pictures, of any size and format; names of sub-folders are kept for evaluation.\n"
+        "[bold]gedikit data[/] lists and fetches the image data sets."
     )
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for i, column in enumerate(columns):
         table.add_column(column, no_wrap=i == 0)

@@ -26,7 +26,7 @@ from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.settings import parse_assignments
 from gedikit.storage import write_atomically, write_bytes, write_text
-from gedikit.training.fit import check_prior, check_rows, fingerprint, resolve_device, resolve_sampler
+from gedikit.training.fit import check_prior, check_rows, fingerprint, resolve, resolve_device
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -110,7 +110,7 @@ def _new(
         prior=tuple(class_prior.tolist()),
         columns=dataset.columns,
         fingerprint=fingerprint(dataset.x),
-        settings=resolve_sampler(settings, dataset.x.shape[1]).as_dict(),
+        settings=resolve(settings, *dataset.x.shape).as_dict(),
     )
     return config, dataset
 
@@ -170,7 +170,7 @@ def predict(path: Path, data: str, output: Path, device: str) -> None:
     began = time.monotonic()
     config = Run(path).config()
     blocks = sources.blocks(data, split="test", seed=config.data_seed, columns=config.columns)
-    rows = _write_predictions(fitted, _checked(blocks, fitted, data), output)
+    rows = _write_predictions(fitted, _checked((block.x for block in blocks), fitted, data), output)
     seconds = max(time.monotonic() - began, 1e-9)
     console.print(f"{rows} rows to {output} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
 

@@ -5,50 +5,87 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from gedikit.data.geometry import NeighbourWalk
-from gedikit.randomness import Randomness, member_shape, normal
+from gedikit.randomness import Randomness, integers, member_shape, normal
+
+Batch = tuple[Tensor, ...]  # what an iteration starts from; its first part are the rows
 
 
 class Views(Protocol):
-    """Rows of the data set to two tensors; `progress` runs from 0 to 1 over the training."""
+    """Batches of a data set as two tensors each.
+
+    What `batch` returns is drawn outside, all else inside of an iteration that may be a captured graph: `level` is
+    a number on the host by which an iteration may differ from the next.
+    """
 
     @property
-    def data(self) -> Float[Tensor, "*m n d"]: ...
+    def n_rows(self) -> int: ...
+
+    def points(self, start: int, stop: int) -> Float[Tensor, "*m b d"]:
+        """Some of the data as the network takes it, without augmentation."""
+        ...
+
+    def level(self, progress: float) -> int:
+        """How far the augmentation has come; `progress` runs from 0 to 1 over the training."""
+        ...
+
+    def batch(self, size: int, iteration: int, generator: Randomness) -> Batch: ...
 
     def __call__(
-        self, rows: Int[Tensor, "*m b"], progress: float, generator: Randomness
-    ) -> tuple[Float[Tensor, "*m b d"], Float[Tensor, "*m b d"]]: ...
+        self, batch: Batch, level: int, generator: Randomness, number: int = 0
+    ) -> tuple[Float[Tensor, "*m b d"], Float[Tensor, "*m b d"]]:
+        """x and one x′; another `number`, another x′."""
+        ...
 
 
 @dataclass(frozen=True)
-class NoiseViews:
-    """x as it is and x′ = x + σε: the paper's augmentation for vectors."""
+class _InMemory:
+    """Rows on the device, drawn with replacement."""
 
     data: Float[Tensor, "n d"]
+
+    @property
+    def n_rows(self) -> int:
+        return self.data.shape[-2]
+
+    def points(self, start: int, stop: int) -> Float[Tensor, "b d"]:
+        return self.data[start:stop]
+
+    def batch(self, size: int, iteration: int, generator: Randomness) -> Batch:  # noqa: ARG002
+        return (integers(self.n_rows, (size,), generator),)
+
+
+@dataclass(frozen=True)
+class NoiseViews(_InMemory):
+    """x as it is and x′ = x + σε: the paper's augmentation for vectors."""
+
     sigma: float
+
+    def level(self, progress: float) -> int:  # noqa: ARG002
+        return 0
 
     def __call__(
         self,
-        rows: Int[Tensor, " b"],
-        progress: float,  # noqa: ARG002
+        batch: Batch,
+        level: int,  # noqa: ARG002
         generator: Randomness,
+        number: int = 0,  # noqa: ARG002
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]:
-        x = self.data[rows]
+        x = self.data[batch[0]]
         return x, x + self.sigma * _noise_like(x, generator)
 
 
 @dataclass(frozen=True)
-class WalkViews:
+class WalkViews(_InMemory):
     """x′ is where a walk along the data's neighbours leads; both views carry a little noise.
 
     Walks start long, so that the first thing to be learned is which points hang together at all, and
     shorten to single steps, which then settle where exactly the border runs.
     """
 
-    data: Float[Tensor, "n d"]
     walk: NeighbourWalk
     sigma: float
     hold: float
@@ -59,10 +96,15 @@ class WalkViews:
         return round(top * min(1.0, max(0.0, (self.end - progress) / (self.end - self.hold))))
 
     def __call__(
-        self, rows: Int[Tensor, " b"], progress: float, generator: Randomness
+        self,
+        batch: Batch,
+        level: int,
+        generator: Randomness,
+        number: int = 0,  # noqa: ARG002
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]:
         assert isinstance(generator, torch.Generator)
-        reached = self.walk.step(rows, self.level(progress), generator)
+        rows = batch[0]
+        reached = self.walk.step(rows, level, generator)
         both = self.data[torch.cat([rows, reached])]
         both = both + self.sigma * _noise_like(both, generator)
         x, view = both.split(len(rows))
@@ -74,15 +116,34 @@ class StackedViews:
 
     def __init__(self, members: Sequence[Views]):
         self.members = members
-        self.data = torch.stack([m.data for m in members])
+        self.n_rows = members[0].n_rows
+
+    def points(self, start: int, stop: int) -> Float[Tensor, "m b d"]:
+        return torch.stack([m.points(start, stop) for m in self.members])
+
+    def level(self, progress: float) -> int:
+        """The members' levels, as the digits of one number: they may differ."""
+        levels = [m.level(progress) for m in self.members]
+        return sum(level * _LEVELS**place for place, level in enumerate(levels))
+
+    def batch(self, size: int, iteration: int, generator: Randomness) -> Batch:
+        assert not isinstance(generator, torch.Generator)
+        drawn = [m.batch(size, iteration, g) for m, g in zip(self.members, generator, strict=True)]
+        return tuple(torch.stack(parts) for parts in zip(*drawn, strict=True))
 
     def __call__(
-        self, rows: Int[Tensor, "m b"], progress: float, generator: Randomness
+        self, batch: Batch, level: int, generator: Randomness, number: int = 0
     ) -> tuple[Float[Tensor, "m b d"], Float[Tensor, "m b d"]]:
         assert not isinstance(generator, torch.Generator)
-        each = zip(self.members, rows, generator, strict=True)
-        x, view = zip(*(views(r, progress, g) for views, r, g in each), strict=True)
+        drawn = []
+        for place, (views, g) in enumerate(zip(self.members, generator, strict=True)):
+            own = level // _LEVELS**place % _LEVELS
+            drawn.append(views(tuple(part[place] for part in batch), own, g, number))
+        x, view = zip(*drawn, strict=True)
         return torch.stack(x), torch.stack(view)
+
+
+_LEVELS = 64
 
 
 def _noise_like(x: Tensor, generator: Randomness) -> Tensor:

@@ -3,15 +3,18 @@
 from gedikit.networks.flow import SplineFlow
 from gedikit.networks.mlp import MLP, FourierFeatures, default_encoder, paper_encoder, paper_projector
 from gedikit.networks.normalised import BatchNorm, NormalisedMLP, calibrate, is_batch_normalised
+from gedikit.networks.resnet8 import ResNet8, image_projector
 
 __all__ = [
     "MLP",
     "BatchNorm",
     "FourierFeatures",
     "NormalisedMLP",
+    "ResNet8",
     "SplineFlow",
     "calibrate",
     "default_encoder",
+    "image_projector",
     "is_batch_normalised",
     "paper_encoder",
     "paper_projector",

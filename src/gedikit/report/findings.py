@@ -21,12 +21,12 @@ class Findings:
     outlier_score: NDArray[np.float64] | None
     sizes: NDArray[np.int64]
 
-    @property
-    def typical_first(self) -> NDArray[np.int64]:
-        """Rows from the most to the least typical."""
+    def typical_first(self, cluster: int | None = None) -> NDArray[np.int64]:
+        """Rows, of all clusters or of one, from the most to the least typical."""
         if self.log_density is None:
             return np.empty(0, dtype=np.int64)
-        return np.argsort(-self.log_density, kind="stable")
+        rows = np.flatnonzero(self.clusters == cluster) if cluster is not None else np.arange(len(self.clusters))
+        return rows[np.argsort(-self.log_density[rows], kind="stable")]
 
     def nearest(self, cluster: int, n: int) -> NDArray[np.int64]:
         """The members of a cluster that belong to it most."""

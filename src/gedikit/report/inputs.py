@@ -16,13 +16,18 @@ class ReportData:
     fitted: FittedModel
     x: NDArray[Any]  # the rows the report is about, in the units of the data
     labels: NDArray[Any] | None  # true labels, only to show agreement with them
-    image_shape: tuple[int, int] | None
+    image_shape: tuple[int, int, int] | None  # height, width, channels: rows are images flattened in that order
     history: list[dict[str, float]]
     optima: dict[str, float]
     diagnosis: Diagnosis
     figures: list[Figure]
     columns: tuple[str, ...] | None
+    names: tuple[str, ...] = ()  # of the rows
+    skipped: tuple[tuple[str, str], ...] = ()  # files that could not be read, and why
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def column_names(self) -> tuple[str, ...]:
         return self.columns or tuple(f"feature {i}" for i in range(self.fitted.n_features))
+
+    def row_name(self, row: int) -> str:
+        return self.names[row] if self.names else f"row {row}"

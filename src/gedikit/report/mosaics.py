@@ -5,13 +5,16 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-from matplotlib.image import imsave
 from numpy.typing import NDArray
+from PIL import Image
 
 from gedikit.report.style import data_uri
 
-_TILE = 44  # width of one image on the page, in CSS pixels
-_GAP = 1
+# longer side of one image on the page, in CSS pixels
+_LEAST_TINY, _LEAST, _MOST = 44, 64, 96
+_TINY = 32  # images with fewer pixels a side show little and need little room
+_LOSSLESS = 48  # above that many pixels a side PNG would make the page several times larger
+_GAP = 2  # CSS pixels between images, if pixels of images are not larger
 
 
 @dataclass(frozen=True)
@@ -22,45 +25,75 @@ class Mosaic:
 
 @dataclass(frozen=True)
 class Darkroom:
-    """Turns rows into images, all on one scale of grey."""
+    """Turns rows into images, all on one scale of brightness."""
 
-    shape: tuple[int, int]
+    shape: tuple[int, int, int]  # height, width, channels: 1 is grey, 3 is colour
     low: float
     high: float
-    cmap: str
+    negative: bool
 
     @classmethod
-    def of(cls, x: NDArray[Any], shape: tuple[int, int]) -> "Darkroom":
+    def of(cls, x: NDArray[Any], shape: tuple[int, int, int]) -> "Darkroom":
+        in_colour = shape[2] > 1
+        if in_colour and x.dtype == np.uint8:
+            return cls(shape, 0.0, 255.0, negative=False)
         low, high = float(x.min()), float(x.max())
-        mostly_background_low = float(np.median(x)) < (low + high) / 2
-        return cls(shape, low, high if high > low else low + 1, "gray_r" if mostly_background_low else "gray")
+        high = high if high > low else low + 1
+        # strokes on an empty ground are printed in ink on paper; a dark photograph is not
+        negative = not in_colour and float(np.median(x)) < low + 0.25 * (high - low)
+        return cls(shape, low, high, negative)
 
-    def canvas(self, rows: NDArray[Any], columns: int) -> NDArray[np.float64]:
-        """The images side by side, 0 to 1."""
-        height, width = self.shape
-        lines = max(1, -(-len(rows) // columns))
-        grey = np.clip((np.asarray(rows, dtype=np.float64) - self.low) / (self.high - self.low), 0, 1)
-        paper = 0.0 if self.cmap == "gray_r" else 1.0
-        canvas = np.full((lines * (height + _GAP) - _GAP, columns * (width + _GAP) - _GAP), paper)
-        for i, image in enumerate(grey.reshape(-1, height, width)):
-            top, left = (i // columns) * (height + _GAP), (i % columns) * (width + _GAP)
-            canvas[top : top + height, left : left + width] = image
-        return canvas
+    @property
+    def tile_width(self) -> int:
+        """Of one image and the gap beside it, on the page."""
+        return self._zoom * (-(-self.shape[1] // self._reduction) + self._gap)
 
     def mosaic(self, rows: NDArray[Any], columns: int) -> Mosaic:
         canvas = self.canvas(rows, columns)
-        return Mosaic(data_uri(self.png(canvas)), self._zoom * canvas.shape[1])
+        kind = "png" if max(self.shape[:2]) <= _LOSSLESS else "jpeg"
+        return Mosaic(data_uri(_encoded(canvas, kind), kind), self._zoom * canvas.shape[1])
 
     def picture(self, rows: NDArray[Any], columns: int) -> bytes:
         """A PNG large enough to be looked at by itself."""
-        canvas = self.canvas(rows, columns)
-        return self.png(canvas.repeat(self._zoom, 0).repeat(self._zoom, 1))
+        return _encoded(self.canvas(rows, columns).repeat(self._zoom, 0).repeat(self._zoom, 1), "png")
 
-    def png(self, canvas: NDArray[np.float64]) -> bytes:
-        buffer = BytesIO()
-        imsave(buffer, canvas, vmin=0, vmax=1, cmap=self.cmap, format="png")
-        return buffer.getvalue()
+    def canvas(self, rows: NDArray[Any], columns: int) -> NDArray[np.uint8]:
+        """The images side by side on white, with a third axis where they have colour."""
+        tiles = self._tiles(rows)
+        height, width = tiles[0].shape[:2]
+        lines = -(-len(tiles) // columns)
+        extent = (lines * (height + self._gap) - self._gap, columns * (width + self._gap) - self._gap)
+        canvas = np.full((*extent, *tiles[0].shape[2:]), 255, dtype=np.uint8)
+        for i, tile in enumerate(tiles):
+            top, left = (i // columns) * (height + self._gap), (i % columns) * (width + self._gap)
+            canvas[top : top + height, left : left + width] = tile
+        return canvas
+
+    def _tiles(self, rows: NDArray[Any]) -> list[NDArray[np.uint8]]:
+        bright = np.clip((np.asarray(rows, dtype=np.float64) - self.low) / (self.high - self.low), 0, 1)
+        shown = np.rint(255 * (1 - bright if self.negative else bright)).astype(np.uint8)
+        images = shown.reshape(-1, *(self.shape if self.shape[2] > 1 else self.shape[:2]))
+        if self._reduction == 1:
+            return list(images)
+        return [np.asarray(Image.fromarray(image).reduce(self._reduction)) for image in images]
+
+    @property
+    def _reduction(self) -> int:
+        return -(-max(self.shape[:2]) // _MOST)
 
     @property
     def _zoom(self) -> int:
-        return max(1, round(_TILE / self.shape[1]))
+        side = -(-max(self.shape[:2]) // self._reduction)
+        least = _LEAST_TINY if side < _TINY else _LEAST
+        return min(-(-least // side), _MOST // side)
+
+    @property
+    def _gap(self) -> int:
+        return -(-_GAP // self._zoom)
+
+
+def _encoded(canvas: NDArray[np.uint8], kind: str) -> bytes:
+    buffer = BytesIO()
+    options = {"optimize": True} if kind == "png" else {"quality": 88, "subsampling": 0}
+    Image.fromarray(canvas).save(buffer, format=kind, **options)
+    return buffer.getvalue()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gedikit.report import sections, tables
+from gedikit.report import galleries, sections, tables
 from gedikit.report.findings import Findings, find, plotted_rows
 from gedikit.report.inputs import ReportData
 from gedikit.report.mosaics import Darkroom
@@ -10,6 +10,7 @@ from gedikit.report.template import page_template
 
 __all__ = ["ReportData", "render"]
 
+_MAX_LISTED = 200
 _MILD = ("unused clusters", "label inconsistency")
 
 
@@ -25,6 +26,8 @@ def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
         "title": data.title,
         "method": data.fitted.method,
         "has_density": has_density,
+        "n_skipped": len(data.skipped),
+        "skipped": data.skipped[:_MAX_LISTED],
         "diagnosis": data.diagnosis,
         "tone": _tone(data),
         "facts": tables.facts(data, has_density=has_density),
@@ -42,8 +45,9 @@ def _body(data: ReportData, found: Findings) -> dict[str, Any]:
         return {
             "kind": "images",
             "n_clusters": data.fitted.n_clusters,
-            "galleries": sections.galleries(data, found, darkroom),
-            "extremes": sections.extremes(data, found, darkroom),
+            "galleries": galleries.galleries(data, found, darkroom),
+            "suspects": galleries.suspects(data, found, darkroom),
+            "named": bool(data.names),
         }
     strangest = tables.strangest(data, found)
     if data.fitted.n_features == 2:

@@ -10,7 +10,7 @@ from gedikit.report.plots import projection
 from gedikit.report.style import png
 
 
-def samples_png(x: NDArray[Any], clusters: NDArray[np.int64], image_shape: tuple[int, int] | None) -> bytes:
+def samples_png(x: NDArray[Any], clusters: NDArray[np.int64], image_shape: tuple[int, int, int] | None) -> bytes:
     """Images as a mosaic, ordered by cluster; points of the plane as a scatter plot."""
     if image_shape is None:
         return png(projection(x, clusters, ["first feature", "second feature"]))

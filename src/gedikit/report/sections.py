@@ -1,4 +1,4 @@
-"""What the page shows of each kind of data: pictures with a caption."""
+"""What the page shows of the training and of rows that are no images: pictures with a caption."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +10,10 @@ from gedikit.methods import get_method
 from gedikit.report import plots
 from gedikit.report.findings import Findings, plotted_rows
 from gedikit.report.inputs import ReportData
-from gedikit.report.mosaics import Darkroom, Mosaic
 from gedikit.report.plane import Plane
-from gedikit.report.style import cluster_color, png_uri
+from gedikit.report.style import png_uri
 
 _SAMPLES = 500
-_MAX_GALLERIES = 24
-_EXTREMES = 18
 
 _CURVES = {
     "invariance": ("Invariance loss", "0 when a point and its moved copy always get the same cluster."),
@@ -42,16 +39,6 @@ class Picture:
     caption: str
 
 
-@dataclass(frozen=True)
-class Gallery:
-    cluster: int
-    color: str
-    size: int
-    share: float
-    members: Mosaic | None
-    generated: Mosaic | None
-
-
 def density_name(data: ReportData) -> str:
     return "log-density" if data.fitted.log_normaliser is None else "log-density (normalised, nats)"
 
@@ -71,7 +58,7 @@ def curves(data: ReportData) -> list[Picture]:
 
 
 def plane_pictures(data: ReportData, found: Findings) -> list[Picture]:
-    plane = Plane(data.fitted, data.names)
+    plane = Plane(data.fitted, data.column_names)
     rows = plotted_rows(len(data.x))
     pictures = [
         Picture(
@@ -125,34 +112,9 @@ def _principal_axes(data: ReportData, rows: NDArray[np.int64]) -> tuple[NDArray[
     from sklearn.decomposition import PCA
 
     if data.fitted.n_features == 1:
-        return np.asarray(data.x[rows]), [data.names[0]], 1.0
+        return np.asarray(data.x[rows]), [data.column_names[0]], 1.0
     scaled = data.fitted.scaler.transform(data.x[rows]).astype(np.float64)
     pca = PCA(2, svd_solver="full").fit(scaled)
     shares = pca.explained_variance_ratio_
     names = [f"principal component {i + 1} ({share:.0%})" for i, share in enumerate(shares)]
     return pca.transform(scaled), names, float(shares.sum())
-
-
-def galleries(data: ReportData, found: Findings, darkroom: Darkroom) -> list[Gallery]:
-    """Cluster by cluster; the largest ones where there are too many."""
-    shown = np.sort(np.argsort(-found.sizes, kind="stable")[:_MAX_GALLERIES])
-    made = []
-    for k in map(int, shown):
-        nearest = found.nearest(k, 20)
-        generated = None
-        if found.log_density is not None:
-            generated = darkroom.mosaic(data.fitted.sample(10, cluster=k, seed=k)[0], 5)
-        members = darkroom.mosaic(data.x[nearest], 10) if len(nearest) else None
-        share = float(found.sizes[k] / len(data.x))
-        made.append(Gallery(k, cluster_color(k), int(found.sizes[k]), share, members, generated))
-    return made
-
-
-def extremes(data: ReportData, found: Findings, darkroom: Darkroom) -> list[tuple[str, Mosaic]]:
-    order = found.typical_first
-    if not len(order):
-        return []
-    return [
-        ("Most typical", darkroom.mosaic(data.x[order[:_EXTREMES]], 9)),
-        ("Least typical", darkroom.mosaic(data.x[order[::-1][:_EXTREMES]], 9)),
-    ]

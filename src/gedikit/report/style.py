@@ -58,5 +58,5 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def data_uri(png: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+def data_uri(image: bytes, kind: str = "png") -> str:
+    return f"data:image/{kind};base64," + base64.b64encode(image).decode("ascii")

@@ -31,8 +31,10 @@ def facts(data: ReportData, *, has_density: bool) -> list[tuple[str, str]]:
     fitted, info = data.fitted, data.fitted.info
     versions = ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items())
     known = [
-        ("rows", f"{len(data.x):,}"),
-        ("features", str(fitted.n_features)),
+        ("rows" if data.image_shape is None else "images", f"{len(data.x):,}"),
+        ("features", str(fitted.n_features))
+        if data.image_shape is None
+        else ("pixels", _pixels(*data.image_shape)),
         ("clusters", str(fitted.n_clusters)),
         ("method", fitted.method),
         ("labels", fitted.assignment.description),
@@ -93,7 +95,7 @@ def cluster_means(data: ReportData, found: Findings) -> Table:
     rows = [[Cell("rows"), *(Cell(_whole(int(found.sizes[k]))) for k in used)]]
     for j in shown:
         cells = (Cell(f"{mean:.4g}", _diverging(z)) for mean, z in zip(means[:, j], away[:, j], strict=True))
-        rows.append([Cell(data.names[j]), *cells])
+        rows.append([Cell(data.column_names[j]), *cells])
     return Table(["column", *(f"cluster {k}" for k in used)], rows, note)
 
 
@@ -103,14 +105,14 @@ def strangest(data: ReportData, found: Findings) -> Table | None:
         return None
     mean, deviation = np.mean(data.x, axis=0), np.std(data.x, axis=0)
     rows = []
-    for i in found.typical_first[::-1][:_STRANGEST]:
+    for i in found.typical_first()[::-1][:_STRANGEST]:
         row = np.asarray(data.x[i], dtype=np.float64)
         away = (row - mean) / np.where(deviation > 0, deviation, 1.0)
         if len(row) <= _FEW:
-            values = ", ".join(f"{name} = {value:.4g}" for name, value in zip(data.names, row, strict=True))
+            values = ", ".join(f"{name} = {value:.4g}" for name, value in zip(data.column_names, row, strict=True))
         else:
             j = int(np.argmax(np.abs(away)))
-            values = f"{data.names[j]} = {row[j]:.4g} ({away[j]:+.1f} deviations)"
+            values = f"{data.column_names[j]} = {row[j]:.4g} ({away[j]:+.1f} deviations)"
         numbers = (
             str(i),
             str(found.clusters[i]),
@@ -120,6 +122,10 @@ def strangest(data: ReportData, found: Findings) -> Table | None:
         rows.append([Cell(text) for text in (*numbers, values)])
     last = "values" if data.fitted.n_features <= _FEW else "furthest value"
     return Table(["row (from 0)", "cluster", "log-density", "outlier score", last], rows)
+
+
+def _pixels(height: int, width: int, channels: int) -> str:
+    return f"{height}×{width} {'grey' if channels == 1 else 'colour'}"
 
 
 def _whole(value: int | None) -> str:

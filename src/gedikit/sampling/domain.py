@@ -39,7 +39,7 @@ class Box:
 
     def clip(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n d"]:
         """The nearest point of the box."""
-        return torch.minimum(torch.maximum(x, self.low), self.high)
+        return torch.clamp(x, self.low, self.high)
 
     def reflect(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n d"]:
         """Fold x back at the walls, as often as it takes."""

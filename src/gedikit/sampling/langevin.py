@@ -58,13 +58,16 @@ def sgld_step(
 ) -> Float[Tensor, "*m n d"]:
     """x + α∇f(x) + σε, the convention of JEM and the paper: no ½, no clamping.
 
-    bounds: "none"; "reflect" folds a step back at the walls; "reject" keeps a chain that would leave.
+    bounds: "none"; "reflect" folds a step back at the walls; "reject" keeps a chain that would leave; "clip" lets
+    it rest at the wall, where pixels that are black or white rest too.
     """
     score = init_chains(log_density, x).score
     noise = normal(member_shape(x.shape, generator), generator)
-    moved = x + step_size * score + noise_std * noise
+    moved = torch.add(x, score, alpha=step_size).add_(noise, alpha=noise_std)
     if box is None or bounds == "none":
         return moved
+    if bounds == "clip":
+        return box.clip(moved)
     if bounds == "reflect":
         return box.reflect(moved)
     return torch.where(box.contains(moved)[..., None], moved, x)

@@ -16,9 +16,7 @@ from torch import Tensor
 
 from gedikit import networks, objectives
 from gedikit.assignment import Assignment
-from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
-from gedikit.data.scaling import Scaler
-from gedikit.data.views import NoiseViews, Views, WalkViews
+from gedikit.data.image_views import batches_per_epoch
 from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel, build_model, density_quantiles
 from gedikit.methods import Method
@@ -26,11 +24,12 @@ from gedikit.model import EnergyClassifier
 from gedikit.sampling import Box, ProposalBank, Proposals, ReplayBuffer
 from gedikit.settings import Settings
 from gedikit.training.health import HealthMonitor
+from gedikit.training.inputs import Inputs, look_at
 from gedikit.training.loop import History, Observer, train
 from gedikit.training.negatives import Chains, Negatives, WeightedProposals
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
-from gedikit.training.terms import TERMS, Sizes, weight_of
+from gedikit.training.terms import TERMS, Sizes, of_all_rows, weight_of
 from gedikit.version import __version__
 
 # beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
@@ -38,7 +37,6 @@ MAX_IMPORTANCE_FEATURES = 3
 _MAX_CENTERS = 2000
 _KEPT_SAMPLES = 5000
 _KEPT_REFERENCE = 512
-_FEATURE_BLOCK = 16_384
 
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -78,9 +76,7 @@ class Prepared:
     method: Method
     seed: int
     prior: NDArray[np.float64]
-    scaler: Scaler
-    bandwidth: float
-    box: Box
+    inputs: Inputs
     network: EnergyClassifier
     negatives: Negatives | None
     chains: Float[Tensor, "b d"] | None
@@ -89,15 +85,19 @@ class Prepared:
 
     @property
     def device(self) -> torch.device:
-        return self.box.low.device
+        return self.network.centers.device
 
     @property
-    def scaled(self) -> Float[Tensor, "n d"]:
-        return self.step.views.data
+    def bandwidth(self) -> float:
+        return self.inputs.bandwidth
+
+    @property
+    def box(self) -> Box:
+        return self.inputs.box.to(self.device)
 
     def weighted(self, settings: Settings) -> "Prepared":
         """The same fit with other weights of the terms."""
-        resolved = resolve_sampler(settings, self.x.shape[1])
+        resolved = resolve(settings, *self.x.shape)
         step = replace(self.step, settings=resolved, weights=_weights(self.method, resolved))
         return replace(self, asked=settings, settings=resolved, step=step)
 
@@ -114,11 +114,12 @@ class Prepared:
 
     def finish(self, state: TrainState) -> FittedModel:
         """What a trained state leaves behind."""
-        network, scaled = state.average, self.scaled
+        network = state.average
+        network.compute_in(torch.float32)
         if network.batch_normalised:
-            networks.calibrate(network, scaled)
+            networks.calibrate(network, self.inputs.views.points(0, len(self.x)))
         log_gamma: float | None = 0.0 if network.density.normalised else None
-        kept = scaled[:0]
+        kept = torch.empty(0, self.x.shape[1], device=self.device)
         if self.negatives is not None:
             kept, log_gamma = self.negatives.final(state, _KEPT_SAMPLES)
         fitted = FittedModel(
@@ -126,16 +127,16 @@ class Prepared:
             settings=self.asked,
             method=self.method.name,
             assignment=self._assignment(network),
-            scaler=self.scaler,
+            scaler=self.inputs.scaler,
             box=self.box,
             prior=self.prior,
             bandwidth=self.bandwidth,
             buffer=kept,
             step_size=float(state.chain_step),
-            log_normaliser=None if log_gamma is None else log_gamma - self.scaler.log_jacobian,
+            log_normaliser=None if log_gamma is None else log_gamma - self.inputs.scaler.log_jacobian,
             quantiles=np.empty(0),
             training_labels=np.empty(0, dtype=np.int64),
-            reference=scaled[self._some_rows()],
+            reference=self.inputs.rows(self._some_rows()).to(self.device),
             info={
                 "seed": self.seed,
                 "sampler": "exact" if network.density.normalised else self.settings.sampler,
@@ -151,20 +152,22 @@ class Prepared:
                 },
             },
         )
-        fitted.quantiles = density_quantiles(fitted.log_density(self.x))
-        fitted.training_labels = fitted.labels(self.x)
+        blocks = [(scores.argmax(-1).cpu(), density.cpu()) for scores, density in fitted.evaluate(self.x)]
+        labels, densities = zip(*blocks, strict=True)
+        fitted.training_labels = torch.cat(labels).numpy()
+        fitted.quantiles = density_quantiles(torch.cat(densities).double().numpy())
         return fitted
 
     def _some_rows(self) -> Tensor:
         generator = torch.Generator().manual_seed(self.seed)
-        return torch.randperm(len(self.x), generator=generator)[:_KEPT_REFERENCE].to(self.device)
+        return torch.randperm(len(self.x), generator=generator)[:_KEPT_REFERENCE]
 
     def _assignment(self, network: EnergyClassifier) -> Assignment:
         rule = self.method.labels_by(self.settings)
         if rule != "k-means":
             return Assignment(rule)
         with torch.inference_mode():
-            features = torch.cat([network.features(block) for block in self.scaled.split(_FEATURE_BLOCK)])
+            features = of_all_rows(network.features, self.inputs.views)
         return Assignment.by_k_means(features, len(self.prior), unit_length=self.method.unit_length, seed=self.seed)
 
 
@@ -182,24 +185,20 @@ def prepare(
     where = resolve_device(device)
     class_prior = check_prior(prior, n_clusters)
     check_rows(x, n_clusters)
-    asked, settings = settings, resolve_sampler(settings, x.shape[1])
+    asked, settings = settings, resolve(settings, *x.shape)
     check_batch(method, settings, len(x))
 
-    scaler = Scaler.fit(x, settings.scaling)
-    scaled = torch.from_numpy(scaler.transform(x))
     # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
     setup = torch.Generator().manual_seed(seed)
-    bandwidth = kernel_bandwidth(scaled, setup)
-    box = Box.around(scaled, max(settings.margin, 4 * bandwidth))
-    sigma = settings.noise * (bandwidth if settings.noise_unit == "bandwidth" else 1.0)
-    views = _views(scaled, sigma, n_clusters, settings, setup, where)
+    inputs = look_at(x, method, settings, n_clusters, seed, setup, where)
     references = None
     if method.generative == "contrastive-energy":
-        references = scaled[torch.randperm(len(scaled), generator=setup)[: settings.references]]
-    network = build_model(method, settings, x.shape[1], n_clusters, bandwidth, setup, references).to(where)
-    negatives, chains = _negatives(method, settings, scaled, bandwidth, sigma, box, setup, where)
+        references = inputs.rows(torch.randperm(len(x), generator=setup)[: settings.references])
+    network = build_model(method, settings, x.shape[1], n_clusters, inputs.bandwidth, setup, references).to(where)
+    network.compute_in(precision(settings, where))
+    negatives, chains = _negatives(method, settings, inputs, len(x), setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
-    step = TrainStep(settings, method, views, negatives, log_prior, _weights(method, settings))
+    step = TrainStep(settings, method, inputs.views, negatives, log_prior, _weights(method, settings))
     sizes = Sizes(min(settings.batch_size, len(x)), network.centers.shape[0], log_prior)
     return Prepared(
         x,
@@ -208,9 +207,7 @@ def prepare(
         method,
         seed,
         class_prior,
-        scaler,
-        bandwidth,
-        box.to(where),
+        inputs,
         network,
         negatives,
         chains,
@@ -245,7 +242,10 @@ def known_optima(method: Method, settings: Settings, sizes: Sizes) -> dict[str, 
 def fingerprint(x: NDArray[Any]) -> str:
     """Tells whether two arrays are the same data."""
     digest = hashlib.sha256(str(x.shape).encode())
-    digest.update(np.ascontiguousarray(x, dtype=np.float64).tobytes())
+    if x.dtype == np.uint8:
+        digest.update(np.ascontiguousarray(x).data)
+    else:
+        digest.update(np.ascontiguousarray(x, dtype=np.float64).tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -258,6 +258,13 @@ def resolve_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError):
         raise UsageError(f"device {name!r} is not available here; use 'auto' or 'cpu'") from None
     return device
+
+
+def precision(settings: Settings, device: torch.device) -> torch.dtype:
+    """What images are convolved in: half precision where a GPU is made for it."""
+    if settings.precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return torch.bfloat16 if settings.precision == "bfloat16" else torch.float32
 
 
 def check_prior(prior: NDArray[Any] | None, n_clusters: int) -> NDArray[np.float64]:
@@ -291,44 +298,32 @@ def check_batch(method: Method, settings: Settings, n_rows: int) -> None:
         raise UsageError(f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}")
 
 
-def resolve_sampler(settings: Settings, n_features: int) -> Settings:
-    """What "auto" means for so many features."""
+def resolve(settings: Settings, n_rows: int, n_features: int) -> Settings:
+    """What "auto" means for so many features, and how many iterations the epochs are."""
     if settings.sampler == "auto":
         few = n_features <= MAX_IMPORTANCE_FEATURES
-        return settings.replace(sampler="importance" if few else "mala")
+        settings = settings.replace(sampler="importance" if few else "mala")
+    if settings.epochs:
+        size = min(settings.batch_size, n_rows)
+        settings = settings.replace(iterations=settings.epochs * batches_per_epoch(n_rows, size))
     return settings
-
-
-def _views(
-    data: Tensor,
-    sigma: float,
-    n_clusters: int,
-    settings: Settings,
-    generator: torch.Generator,
-    device: torch.device,
-) -> Views:
-    if settings.augmentation == "noise":
-        return NoiseViews(data.to(device), sigma)
-    walk = neighbour_walk(data, n_clusters, generator, n_neighbours=settings.neighbours)
-    return WalkViews(data.to(device), walk.to(device), sigma, settings.walk_hold, settings.walk_end)
 
 
 def _negatives(
     method: Method,
     settings: Settings,
-    data: Tensor,
-    bandwidth: float,
-    sigma: float,
-    box: Box,
+    inputs: Inputs,
+    n_rows: int,
     generator: torch.Generator,
     device: torch.device,
 ) -> tuple[Negatives | None, Float[Tensor, "b d"] | None]:
     """Where the second expectation of an energy's gradient is taken, and the chains it starts with."""
+    box = inputs.box
     if not method.models_density or method.generative == "flow":
         return None, None
     if settings.sampler == "importance":
-        centers = data[torch.randperm(len(data), generator=generator)[:_MAX_CENTERS]]
-        widths = (bandwidth, 3 * bandwidth)
+        centers = inputs.rows(torch.randperm(n_rows, generator=generator)[:_MAX_CENTERS])
+        widths = (inputs.bandwidth, 3 * inputs.bandwidth)
         bank = ProposalBank.build(Proposals(centers, widths, box), settings.bank, generator)
         moved = ProposalBank(bank.points.to(device), bank.log_q.to(device))
         proposals = Proposals(centers.to(device), widths, box.to(device))
@@ -336,7 +331,7 @@ def _negatives(
     if settings.buffer_start == "noise":
         start = box.uniform(settings.buffer, generator)
     else:
-        rows = torch.randint(len(data), (settings.buffer,), generator=generator)
-        noise = torch.randn(settings.buffer, data.shape[1], generator=generator)
-        start = box.reflect(data[rows] + sigma * noise)
+        rows = torch.randint(n_rows, (settings.buffer,), generator=generator)
+        noise = torch.randn(settings.buffer, len(box.low), generator=generator)
+        start = box.reflect(inputs.rows(rows) + inputs.sigma * noise)
     return Chains(settings, box.to(device)), start.to(device)

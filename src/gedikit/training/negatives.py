@@ -1,6 +1,7 @@
 """x⁻: where the second expectation of L_GEN is taken, by chains or by weighted proposals."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -14,7 +15,7 @@ from gedikit.settings import Settings
 from gedikit.training.state import TrainState, frozen
 
 
-class Batch(NamedTuple):
+class Samples(NamedTuple):
     """Points, and their proposal density where they are weighted proposals rather than samples."""
 
     points: Float[Tensor, "*m k d"]
@@ -23,7 +24,7 @@ class Batch(NamedTuple):
 
 
 class Source(Protocol):
-    def draw(self, state: TrainState) -> Batch: ...
+    def draw(self, state: TrainState) -> Samples: ...
 
 
 class Negatives(Source, Protocol):
@@ -40,10 +41,10 @@ class WeightedProposals:
     bank: ProposalBank
     count: int
 
-    def draw(self, state: TrainState) -> Batch:
+    def draw(self, state: TrainState) -> Samples:
         assert isinstance(state.generator, torch.Generator)
         points, log_q = self.bank.draw(self.count, state.generator)
-        return Batch(points, log_q, None)
+        return Samples(points, log_q, None)
 
     def final(self, state: TrainState, n: int) -> tuple[Float[Tensor, "n d"], float]:
         assert isinstance(state.generator, torch.Generator)
@@ -61,11 +62,22 @@ class StackedProposals:
 
     members: Sequence[WeightedProposals]
 
-    def draw(self, state: TrainState) -> Batch:
+    def draw(self, state: TrainState) -> Samples:
         assert not isinstance(state.generator, torch.Generator)
         drawn = [m.bank.draw(m.count, g) for m, g in zip(self.members, state.generator, strict=True)]
         points, log_q = zip(*drawn, strict=True)
-        return Batch(torch.stack(points), torch.stack(log_q), None)
+        return Samples(torch.stack(points), torch.stack(log_q), None)
+
+
+@contextmanager
+def quick_products() -> Iterator[None]:
+    """Products of 32-bit matrices by a GPU's matrix units: chains bear their rounding, losses are spared it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @dataclass(frozen=True)
@@ -75,19 +87,19 @@ class Chains:
     settings: Settings
     box: Box
 
-    def draw(self, state: TrainState) -> Batch:
+    def draw(self, state: TrainState) -> Samples:
         s = self.settings
         assert state.buffer is not None
         slots, x = state.buffer.draw(s.negatives, restart=s.restart, box=self.box, generator=state.generator)
-        with frozen(state.network):
+        with frozen(state.network), quick_products():
             x, acceptance = self._published(state, x) if s.sampler == "sgld" else self._adjusted(state, x)
         state.buffer.write(slots, x)
-        return Batch(x, None, acceptance)
+        return Samples(x, None, acceptance)
 
     def _published(self, state: TrainState, x: Tensor) -> tuple[Tensor, None]:
         s = self.settings
         x, _ = run_sgld(
-            state.network.log_density,
+            state.log_density,
             x,
             steps=s.steps,
             step_size=s.step_size,
@@ -99,7 +111,7 @@ class Chains:
         return x, None
 
     def _adjusted(self, state: TrainState, x: Tensor) -> tuple[Tensor, Tensor]:
-        log_density = state.network.log_density
+        log_density = state.log_density
         chains = init_chains(log_density, x)
         rate = x.new_zeros(state.members)
         for _ in range(self.settings.steps):

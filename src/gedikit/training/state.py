@@ -1,7 +1,7 @@
 """Everything that changes during training, in one place that can be written down and read back."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gedikit import networks
 from gedikit.errors import UsageError
 from gedikit.model import EnergyClassifier
 from gedikit.randomness import Randomness
 from gedikit.sampling import ReplayBuffer
 from gedikit.settings import Settings
+from gedikit.training.capture import CapturedGraph
 
 
 @dataclass
@@ -26,18 +28,22 @@ class TrainState:
     """
 
     network: EnergyClassifier
+    embed: Callable[[Tensor], Tensor]  # of the network, compiled where that pays
+    log_density: Callable[[Tensor], Tensor]
     weights: nn.Parameter
     average: EnergyClassifier
     average_weights: Tensor
     optimiser: torch.optim.Adam
     buffer: ReplayBuffer | None
     chain_step: Tensor
+    average_keep: Tensor
     generator: Randomness
     memory: dict[str, Tensor] = field(default_factory=dict)  # what terms carry from batch to batch
     iteration: int = 0
     rate_scale: float = 1.0
     rollbacks: int = 0
     events: list[str] = field(default_factory=list)
+    graphs: dict[Hashable, CapturedGraph] = field(default_factory=dict)  # iterations as captured on the device
 
     @classmethod
     def new(
@@ -51,14 +57,18 @@ class TrainState:
         members = () if isinstance(generator, torch.Generator) else (len(generator),)
         average = copy.deepcopy(network).requires_grad_(False)
         weights = nn.Parameter(flatten(network, members))
+        compiles = accelerates(settings, weights.device) and getattr(network.encoder, "compiles", False)
         return cls(
             network,
+            torch.compile(network.embed, dynamic=False) if compiles else network.embed,
+            torch.compile(network.log_density, dynamic=False) if compiles else network.log_density,
             weights,
             average,
             flatten(average, members),
-            torch.optim.Adam([weights], lr=settings.learning_rate, fused=True),
+            _adam(weights, settings),
             buffer,
             chain_step,
+            torch.zeros((), device=weights.device),
             generator,
         )
 
@@ -66,6 +76,26 @@ class TrainState:
     def members(self) -> tuple[int, ...]:
         """() for one model, (m,) for m models side by side."""
         return () if isinstance(self.generator, torch.Generator) else (len(self.generator),)
+
+    def set_rates(self, learning_rate: float, keep: float) -> None:
+        """How far this iteration moves the weights, and how much of their average it keeps."""
+        group = self.optimiser.param_groups[0]
+        if isinstance(group["lr"], Tensor):  # read by a captured graph
+            group["lr"].fill_(learning_rate)
+        else:
+            group["lr"] = learning_rate
+        self.average_keep.fill_(keep)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """What is replaced in here is copied into what was there before: a captured graph knows nothing else."""
+        memory, chain_step = dict(self.memory), self.chain_step
+        yield
+        for name, old in memory.items():
+            if self.memory[name] is not old:
+                self.memory[name] = old.copy_(self.memory[name])
+        if self.chain_step is not chain_step:
+            self.chain_step = chain_step.copy_(self.chain_step)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name; the live ones, not copies."""
@@ -87,17 +117,18 @@ class TrainState:
 
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         """Become the state that `tensors()` and `meta()` described."""
-        device = self.weights.device
         with torch.no_grad():
             self.weights.copy_(tensors["weights"])
             self.average_weights.copy_(tensors["average_weights"])
-        prefix = "optimiser."
-        moments = {k[len(prefix) :]: v.clone() for k, v in tensors.items() if k.startswith(prefix)}
-        groups = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict({"state": {0: moments} if moments else {}, "param_groups": groups})
-        self.chain_step = tensors["chain_step"].clone().to(device)
-        kept = "memory."
-        self.memory = {k[len(kept) :]: v.clone().to(device) for k, v in tensors.items() if k.startswith(kept)}
+            for name, moment in self.optimiser.state[self.weights].items():
+                moment.copy_(tensors[f"optimiser.{name}"])
+            if self.buffer is not None:
+                self.buffer.positions.copy_(tensors["buffer"])
+            prefix = "memory."
+            kept = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            with self.in_place():
+                self.chain_step = tensors["chain_step"].to(self.weights.device)
+                self.memory |= {name: v.to(self.weights.device) for name, v in kept.items()}
         one = isinstance(self.generator, torch.Generator)
         generators = [self.generator] if isinstance(self.generator, torch.Generator) else self.generator
         states = tensors["generator"].cpu()
@@ -106,12 +137,29 @@ class TrainState:
                 generator.set_state(kept_state.clone())
         except RuntimeError:
             raise UsageError("this checkpoint was written on another kind of device: resume it there") from None
-        if self.buffer is not None:
-            self.buffer.positions = tensors["buffer"].clone().to(device)
         self.iteration = meta["iteration"]
         self.rate_scale = meta["rate_scale"]
         self.rollbacks = meta["rollbacks"]
         self.events = list(meta["events"])
+
+
+def accelerates(settings: Settings, device: torch.device) -> bool:
+    """Whether iterations are compiled and captured: on a GPU, unless that was switched off."""
+    return device.type == "cuda" and settings.acceleration == "auto"
+
+
+def _adam(weights: nn.Parameter, settings: Settings) -> torch.optim.Adam:
+    """With its moments there from the start, and a rate that a captured graph can read."""
+    on_gpu = weights.is_cuda
+    rate = torch.tensor(settings.learning_rate, device=weights.device) if on_gpu else settings.learning_rate
+    adam = torch.optim.Adam([weights], lr=rate, fused=True, capturable=on_gpu, weight_decay=settings.weight_decay)
+    step = torch.zeros((), device=weights.device)
+    adam.state[weights] = {
+        "step": step,
+        "exp_avg": torch.zeros_like(weights.detach()),
+        "exp_avg_sq": torch.zeros_like(weights.detach()),
+    }
+    return adam
 
 
 def flatten(network: nn.Module, members: tuple[int, ...] = ()) -> Tensor:
@@ -143,9 +191,15 @@ def _generator_state(generator: Randomness) -> Tensor:
 
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
-    """No gradients for the weights: sampling wants those of its input alone."""
+    """No gradients for the weights: sampling wants those of its input alone. What is the same for all passes
+    through unchanging weights is prepared once."""
     network.requires_grad_(False)
+    held = [module for module in network.modules() if isinstance(module, networks.ResNet8)]
+    for module in held:
+        module.hold()
     try:
         yield
     finally:
+        for module in held:
+            module.release()
         network.requires_grad_(True)

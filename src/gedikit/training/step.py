@@ -1,7 +1,8 @@
 """One training iteration: two views, model samples, one forward pass, named terms, one update."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -9,13 +10,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gedikit import objectives
-from gedikit.data.views import Views
+from gedikit.data.views import Batch, Views
 from gedikit.methods import Method
 from gedikit.model import ClusterEnergy, EnergyClassifier
-from gedikit.randomness import integers
 from gedikit.settings import Settings
-from gedikit.training.negatives import Batch, Source
-from gedikit.training.state import TrainState
+from gedikit.training.capture import CapturedGraph
+from gedikit.training.negatives import Samples, Source
+from gedikit.training.state import TrainState, accelerates
 from gedikit.training.terms import TERMS, Look
 
 
@@ -32,45 +33,82 @@ class TrainStep:
     negatives: Source | None
     log_prior: Float[Tensor, "*m c"]
     weights: dict[str, float | Tensor]
+    _measured: dict["Phase", tuple[str, ...]] = field(default_factory=dict, repr=False)  # names of measurements
 
     def start(self, state: TrainState) -> None:
         """Give the terms the memory they begin with."""
         for name in self.method.terms:
             if name in TERMS:
-                state.memory |= TERMS[name].start(state, self.settings, self.views.data)
+                state.memory |= TERMS[name].start(state, self.settings, self.views)
 
     def __call__(self, state: TrainState, *, measure: bool = False) -> list[dict[str, float]]:
         """Advance; with `measure`, report the losses and the health signs of each model (this reads the device)."""
         s = self.settings
-        progress = state.iteration / s.iterations
-        terms = self.method.terms_at(progress)
-        self._refresh(terms, state)
-        n_rows = self.views.data.shape[-2]
-        rows = integers(n_rows, (min(s.batch_size, n_rows),), state.generator)
-        wanted = max([TERMS[name].views(s) for name in terms if name in TERMS], default=0)
-        x, view = self.views(rows, progress, state.generator)
-        others = [self.views(rows, progress, state.generator)[1] for _ in range(wanted - 1)]
-        views = (view, *others)[:wanted]
-        negative = self.negatives.draw(state) if self.negatives and "generative" in terms else None
-        outputs = Outputs(state.network, x, views, negative)
-        losses = self._losses(terms, Look(s, state, rows, views, outputs, self.log_prior))
-        total = sum((self.weights[name] * value).sum() for name, value in losses.items())
-        assert isinstance(total, Tensor)
+        phase = self.phase(state.iteration, measure=measure)
+        self._refresh(phase.terms, state)
+        batch = self.views.batch(min(s.batch_size, self.views.n_rows), state.iteration, state.generator)
+        done = state.iteration + 1
+        state.set_rates(learning_rate(s, state.iteration) * state.rate_scale, min(s.average, done / (done + 9)))
+        values = self._run(state, phase, batch)
+        state.iteration = done
+        if values is None:
+            return []
+        columns = values.cpu().reshape(len(values), -1).T.tolist()
+        return [dict(zip(self._measured[phase], column, strict=True)) for column in columns]
 
+    def phase(self, iteration: int, *, measure: bool = False) -> "Phase":
+        s = self.settings
+        progress = iteration / s.iterations
+        rows = min(s.batch_size, self.views.n_rows)
+        return Phase(
+            self.method.terms_at(progress),
+            self.views.level(progress),
+            frozen_prototypes=iteration < s.freeze_prototypes,
+            full_queue=0 < s.queue <= iteration * rows,
+            measure=measure,
+        )
+
+    def _run(self, state: TrainState, phase: "Phase", batch: Batch) -> Tensor | None:
+        """The iteration, from a captured graph where there is one."""
+        held = all(TERMS[name].captured for name in phase.terms if name in TERMS)
+        if not held or not accelerates(self.settings, state.weights.device):
+            return self._advance(state, phase, batch)
+        others = list(state.graphs.values())
+        graph = state.graphs.setdefault(phase, CapturedGraph())
+        return graph.run(lambda inputs: self._advance(state, phase, inputs), batch, state.generator, others)
+
+    def _advance(self, state: TrainState, phase: "Phase", batch: Batch) -> Tensor | None:
+        """All that happens on the device; returns the measurements."""
+        with state.in_place():
+            look = self._look(state, phase, batch)
+            losses = self._losses(phase.terms, look)
+            total = sum((self.weights[name] * value).sum() for name, value in losses.items())
+            assert isinstance(total, Tensor)
+            gradient = self._gradient(total, state, phase)
+            state.weights.grad = gradient
+            state.optimiser.step()
+            # the average may have taught in this iteration: it moves last
+            state.average_weights.lerp_(state.weights.detach(), 1 - state.average_keep)
+            return self._measurements(phase, losses, look, gradient) if phase.measure else None
+
+    def _look(self, state: TrainState, phase: "Phase", batch: Batch) -> Look:
+        wanted = max([TERMS[name].views(self.settings) for name in phase.terms if name in TERMS], default=0)
+        x, view = self.views(batch, phase.level, state.generator)
+        others = [self.views(batch, phase.level, state.generator, i)[1] for i in range(1, wanted)]
+        views = (view, *others)[:wanted]
+        negative = self.negatives.draw(state) if self.negatives and "generative" in phase.terms else None
+        outputs = Outputs(state.network, state.embed, x, views, negative)
+        return Look(self.settings, state, phase, batch[0], views, view, outputs, self.log_prior)
+
+    def _gradient(self, total: Tensor, state: TrainState, phase: "Phase") -> Tensor:
         parameters = list(state.network.parameters())
         gradients = list(torch.autograd.grad(total, parameters, materialize_grads=True))
-        if state.iteration < s.freeze_prototypes:
+        if phase.frozen_prototypes:
             gradients = [
                 torch.zeros_like(g) if p is state.network.centers else g
                 for p, g in zip(parameters, gradients, strict=True)
             ]
-        state.weights.grad = torch.cat([g.reshape(*state.members, -1) for g in gradients], dim=-1)
-        state.optimiser.param_groups[0]["lr"] = learning_rate(s, state.iteration) * state.rate_scale
-        state.optimiser.step()
-        state.iteration += 1
-        keep = min(s.average, state.iteration / (state.iteration + 9))
-        state.average_weights.lerp_(state.weights.detach(), 1 - keep)
-        return self._measurements(losses, outputs, view, state.weights.grad) if measure else []
+        return torch.cat([g.reshape(*state.members, -1) for g in gradients], dim=-1)
 
     def _refresh(self, terms: tuple[str, ...], state: TrainState) -> None:
         if state.iteration % self.settings.assign_every:
@@ -78,8 +116,8 @@ class TrainStep:
         for name in terms:
             refresh = TERMS[name].refresh if name in TERMS else None
             if refresh is not None:
-                with torch.no_grad():
-                    refresh(state, self.settings, self.views.data)
+                with torch.no_grad(), state.in_place():
+                    refresh(state, self.settings, self.views)
 
     def _losses(self, terms: tuple[str, ...], look: Look) -> dict[str, Tensor]:
         losses = {name: TERMS[name].loss(look) for name in terms if name in TERMS}
@@ -98,22 +136,21 @@ class TrainStep:
             losses["energy_l2"] = objectives.energy_l2(data, model)
         return losses
 
-    def _measurements(
-        self, losses: dict[str, Tensor], out: "Outputs", view: Tensor, gradient: Tensor
-    ) -> list[dict[str, float]]:
+    def _measurements(self, phase: "Phase", losses: dict[str, Tensor], look: Look, gradient: Tensor) -> Tensor:
+        out = look.out
         with torch.no_grad():
             values = {name: value.detach() for name, value in losses.items()}
             if self.method.labels == "posterior":
                 values["mutual_information"] = objectives.mutual_information(out.log_p)
-                values |= self._watched(losses, out, view)
+                values |= self._watched(losses, out, look.view)
             if self.method.models_density:
                 values["log_density"] = out.data.mean(-1)
                 values["largest_log_density"] = out.density.abs().amax(-1)
             values["gradient_norm"] = torch.linalg.vector_norm(gradient, dim=-1)
             if out.negative is not None:
                 values |= _sampling_signs(out, out.negative)
-            stacked = torch.stack([v.to(torch.float64) for v in values.values()]).cpu()
-        return [dict(zip(values, column, strict=True)) for column in stacked.reshape(len(values), -1).T.tolist()]
+            self._measured[phase] = tuple(values)
+            return torch.stack([v.to(torch.float64) for v in values.values()])
 
     def _watched(self, losses: dict[str, Tensor], out: "Outputs", view: Tensor) -> dict[str, Tensor]:
         """Invariance and prior where they are not minimised: the loss that was left out shows the failure."""
@@ -126,18 +163,36 @@ class TrainStep:
         return watched
 
 
+@dataclass(frozen=True)
+class Phase:
+    """Everything on the host by which one iteration may differ from the next: a captured graph holds one phase."""
+
+    terms: tuple[str, ...]
+    level: int
+    frozen_prototypes: bool
+    full_queue: bool
+    measure: bool
+
+
 class Outputs:
     """What one forward pass of [x, x′, …, x⁻] says; each reading is computed when it is asked for."""
 
-    def __init__(self, network: EnergyClassifier, x: Tensor, views: tuple[Tensor, ...], negative: Batch | None):
+    def __init__(
+        self,
+        network: EnergyClassifier,
+        embed: Callable[[Tensor], Tensor],
+        x: Tensor,
+        views: tuple[Tensor, ...],
+        negative: Samples | None,
+    ):
         self.network, self.negative = network, negative
         self.size, self.n_views = x.shape[-2], len(views)
         parts = [x, *views] if negative is None else [x, *views, negative.points]
         self.points = torch.cat(parts, dim=-2)
         if network.batch_normalised:  # the statistics are of one view at a time
-            self.embeddings = torch.cat([network.embed(part) for part in parts], dim=-2)
+            self.embeddings = torch.cat([embed(part) for part in parts], dim=-2)
         else:
-            self.embeddings = network.embed(self.points)
+            self.embeddings = embed(self.points)
 
     def _part(self, of: Tensor, number: int) -> Tensor:
         return of[..., number * self.size : (number + 1) * self.size, :]
@@ -213,7 +268,7 @@ def learning_rate(settings: Settings, iteration: int) -> float:
     return settings.learning_rate * ramp * decay
 
 
-def _sampling_signs(out: Outputs, negative: Batch) -> dict[str, Tensor]:
+def _sampling_signs(out: Outputs, negative: Samples) -> dict[str, Tensor]:
     signs = {}
     if negative.log_q is not None:
         weights = torch.softmax(out.model - negative.log_q, dim=-1)

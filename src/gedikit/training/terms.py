@@ -10,13 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gedikit import objectives
+from gedikit.data.views import Views
 from gedikit.settings import Settings
 from gedikit.training.state import TrainState
 
 if TYPE_CHECKING:
-    from gedikit.training.step import Outputs
+    from gedikit.training.step import Outputs, Phase
 
 _SELA_ITERATIONS = 50
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,10 @@ class Look:
 
     settings: Settings
     state: TrainState
+    phase: "Phase"
     rows: Tensor
-    views: tuple[Tensor, ...]
+    views: tuple[Tensor, ...]  # as many x′ as the terms want
+    view: Tensor  # one x′ in any case
     out: "Outputs"
     log_prior: Tensor
 
@@ -45,11 +49,12 @@ class Term:
     """A loss, the memory it starts with, how that is refreshed from all the data, and its smallest value."""
 
     loss: Callable[[Look], Tensor]
-    start: Callable[[TrainState, Settings, Tensor], dict[str, Tensor]] = lambda *_: {}
-    refresh: Callable[[TrainState, Settings, Tensor], None] | None = None
+    start: Callable[[TrainState, Settings, Views], dict[str, Tensor]] = lambda *_: {}
+    refresh: Callable[[TrainState, Settings, Views], None] | None = None
     views: Callable[[Settings], int] = lambda _: 1  # how many x′ beside x
     optimum: Callable[[Settings, Sizes], float | None] = lambda *_: 0.0
     min_rows: int = 2
+    captured: bool = True  # whether a CUDA graph can hold it: factorisations ask the device how they went
 
 
 def _infonce(look: Look) -> Tensor:
@@ -106,7 +111,7 @@ def _corinfomax(look: Look) -> Tensor:
     return objectives.corinfomax.formula(z, view, *covariances, invariance=s.corinfomax_invariance)
 
 
-def _start_corinfomax(state: TrainState, _: Settings, __: Tensor) -> dict[str, Tensor]:
+def _start_corinfomax(state: TrainState, _: Settings, __: Views) -> dict[str, Tensor]:
     width = state.network.centers.shape[-2]
     even = torch.eye(width, device=state.weights.device) / width
     even = even.expand(*state.members, width, width).clone()
@@ -115,11 +120,10 @@ def _start_corinfomax(state: TrainState, _: Settings, __: Tensor) -> dict[str, T
 
 def _swav(look: Look) -> Tensor:
     s, network, memory = look.settings, look.state.network, look.state.memory
-    n = look.out.z.shape[-2]
     queues: dict[str, Tensor | None] = {"queue": None, "view_queue": None}
     if s.queue:
         for name, z in (("queue", look.out.z), ("view_queue", look.out.view_z)):
-            if look.state.iteration * n >= s.queue:  # full
+            if look.phase.full_queue:
                 queues[name] = network.cluster_scores(memory[name]) * network.temperature
             memory[name] = torch.cat([z.detach(), memory[name]], dim=-2)[..., : s.queue, :]
     return objectives.swav.formula(
@@ -133,7 +137,7 @@ def _swav(look: Look) -> Tensor:
     )
 
 
-def _start_swav(state: TrainState, settings: Settings, _: Tensor) -> dict[str, Tensor]:
+def _start_swav(state: TrainState, settings: Settings, _: Views) -> dict[str, Tensor]:
     if not settings.queue:
         return {}
     shape = (*state.members, settings.queue, state.network.centers.shape[-2])
@@ -146,11 +150,11 @@ def _deepcluster(look: Look) -> Tensor:
     return sum(objectives.deepcluster.formula(log_p, target) for log_p in both) / 2  # type: ignore[return-value]
 
 
-def _assign_by_k_means(state: TrainState, _: Settings, data: Tensor) -> None:
+def _assign_by_k_means(state: TrainState, _: Settings, views: Views) -> None:
     """k-means on the averaged network's features, from the last centres on, so that clusters keep their names."""
     from sklearn.cluster import KMeans
 
-    features = state.average.features(data).double()
+    features = of_all_rows(state.average.features, views).double()
     flat = features.reshape(-1, *features.shape[-2:]).cpu().numpy()
     old = state.memory["centroids"]
     old_flat = old.reshape(-1, *old.shape[-2:]).cpu().numpy()
@@ -164,16 +168,18 @@ def _assign_by_k_means(state: TrainState, _: Settings, data: Tensor) -> None:
     centers = torch.from_numpy(np.stack([f.cluster_centers_ for f in found])).to(device)
     labels = torch.from_numpy(np.stack([f.labels_ for f in found])).long().to(device)
     state.memory["centroids"] = centers.reshape(old.shape)
-    state.memory["assignment"] = labels.reshape(data.shape[:-1])
+    state.memory["assignment"] = labels.reshape(features.shape[:-1])
 
 
-def _start_deepcluster(state: TrainState, _: Settings, data: Tensor) -> dict[str, Tensor]:
+def _start_deepcluster(state: TrainState, _: Settings, views: Views) -> dict[str, Tensor]:
     with torch.no_grad():
-        width = state.network.features(data[..., :2, :]).shape[-1]
+        width = state.network.features(views.points(0, 2)).shape[-1]
+    device = state.weights.device
     shape = (*state.members, state.network.centers.shape[-1], width)
+    rows = (*state.members, views.n_rows)
     return {
-        "centroids": torch.zeros(shape, dtype=torch.float64, device=data.device),
-        "assignment": torch.zeros(data.shape[:-1], dtype=torch.int64, device=data.device),
+        "centroids": torch.zeros(shape, dtype=torch.float64, device=device),
+        "assignment": torch.zeros(rows, dtype=torch.int64, device=device),
     }
 
 
@@ -183,16 +189,23 @@ def _sela(look: Look) -> Tensor:
     return sum(objectives.sela.formula(log_p, codes) for log_p in both) / 2  # type: ignore[return-value]
 
 
-def _assign_by_sinkhorn(state: TrainState, settings: Settings, data: Tensor) -> None:
-    log_p = torch.log_softmax(state.average.logits(data), dim=-1)
+def _assign_by_sinkhorn(state: TrainState, settings: Settings, views: Views) -> None:
+    log_p = torch.log_softmax(of_all_rows(state.average.logits, views), dim=-1)
     state.memory["codes"] = objectives.sinkhorn(
         log_p, epsilon=settings.sinkhorn_epsilon, iterations=_SELA_ITERATIONS
     )
 
 
-def _start_sela(state: TrainState, _: Settings, data: Tensor) -> dict[str, Tensor]:
-    n_clusters = state.network.centers.shape[-1]
-    return {"codes": torch.full((*data.shape[:-1], n_clusters), 1 / n_clusters, device=data.device)}
+def _start_sela(state: TrainState, _: Settings, views: Views) -> dict[str, Tensor]:
+    shape = (*state.members, views.n_rows, state.network.centers.shape[-1])
+    return {"codes": torch.full(shape, 1 / shape[-1], device=state.weights.device)}
+
+
+def of_all_rows(function: Callable[[Tensor], Tensor], views: Views) -> Tensor:
+    """A function of points, of all rows of the data, in memory that does not grow with them."""
+    n, size = views.n_rows, _BLOCK
+    blocks = [views.points(start, min(start + size, n)) for start in range(0, n, size)]
+    return torch.cat([function(block) for block in blocks], dim=-2)
 
 
 def _cosine_only(optimum: Callable[[int, float], float]) -> Callable[[Settings, Sizes], float | None]:
@@ -223,20 +236,24 @@ TERMS: Mapping[str, Term] = {
         _kscl,
         views=lambda s: s.shots,
         optimum=lambda s, sizes: objectives.kscl_optimum(sizes.batch, s.similarity_temperature),
+        captured=False,
     ),
     "barlow-twins": Term(_barlow_twins),
     "vicreg": Term(_vicreg),
     "w-mse": Term(
-        lambda look: objectives.w_mse.formula(look.out.z, look.out.view_z, shrinkage=look.settings.shrinkage)
+        lambda look: objectives.w_mse.formula(look.out.z, look.out.view_z, shrinkage=look.settings.shrinkage),
+        captured=False,
     ),
     "corinfomax": Term(
         _corinfomax,
         _start_corinfomax,
         optimum=lambda _, sizes: objectives.corinfomax_optimum(sizes.embedding),
+        captured=False,
     ),
     "mec": Term(
         lambda look: objectives.mec.formula(look.out.z, look.out.view_z, distortion=look.settings.distortion),
         optimum=lambda s, sizes: objectives.mec_optimum(sizes.batch, sizes.embedding, s.distortion),
+        captured=False,
     ),
     "swav": Term(_swav, _start_swav),
     "deepcluster": Term(_deepcluster, _start_deepcluster, _assign_by_k_means, min_rows=1),

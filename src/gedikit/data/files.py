@@ -1,0 +1,211 @@
+"""Files of rows: .npy, .npz, .csv and .parquet, read whole or block by block."""
+
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gedikit.errors import DataError, UsageError
+
+LABEL_COLUMNS = ("label", "labels", "target", "class", "y")
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a file holds: rows, and where it has them labels, names and the shape of images."""
+
+    x: Any
+    y: NDArray[Any] | None = None
+    columns: tuple[str, ...] = ()
+    label_column: str | None = None
+    image_shape: tuple[int, int, int] | None = None
+
+
+def read_file(path: Path, columns: tuple[str, ...] = ()) -> Table:
+    """All rows, checked to be finite numbers; with `columns`, those, in that order."""
+    _check(path)
+    table = _numeric(_ordered(READERS[path.suffix.lower()](path), columns, path), path)
+    if table.y is not None and len(table.y) != len(table.x):
+        raise DataError(f"{path} has {len(table.x)} rows but {len(table.y)} labels")
+    return table
+
+
+def file_blocks(path: Path, columns: tuple[str, ...] = ()) -> Iterator[Table]:
+    """The rows piece by piece; a file larger than memory is never read whole."""
+    _check(path)
+    first = 0
+    for table in _BLOCK_READERS[path.suffix.lower()](path):
+        yield _numeric(_ordered(table, columns, path), path, first)
+        first += len(table.x)
+
+
+def _check(path: Path) -> None:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty")
+
+
+def _read_npy(path: Path) -> Table:
+    try:
+        return Table(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path} is not a readable .npy file of numbers: {error}") from error
+
+
+def _read_npz(path: Path) -> Table:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is not a readable .npz file of numbers: {error}") from error
+    wanted = [name for name in ("x", "X", "data") if name in arrays]
+    if not wanted and len(arrays) == 1:
+        wanted = list(arrays)
+    if not wanted:
+        raise DataError(f"{path} holds {', '.join(arrays) or 'nothing'}; the rows must be named x, X or data")
+    label = next((name for name in LABEL_COLUMNS if name in arrays), None)
+    return Table(arrays[wanted[0]], arrays[label] if label else None, label_column=label)
+
+
+def _array_blocks(path: Path) -> Iterator[Table]:
+    x = READERS[path.suffix.lower()](path).x
+    for start in range(0, max(len(x), 1), _BLOCK):
+        yield Table(x[start : start + _BLOCK])
+
+
+def _csv_blocks(path: Path, rows: int = _BLOCK) -> Iterator[Table]:
+    import pandas as pd
+
+    try:
+        with pd.read_csv(path, chunksize=rows) as reader:
+            for frame in reader:
+                yield _table(frame, path)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not a readable CSV file: {error}") from error
+
+
+def _parquet_blocks(path: Path) -> Iterator[Table]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError("reading .parquet needs pyarrow: pip install 'gedikit[parquet]'") from None
+    try:
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_BLOCK):
+            yield _table(batch.to_pandas(), path)
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is not a readable .parquet file: {error}") from error
+
+
+def _whole(read: Callable[[Path], Iterator[Table]]) -> Callable[[Path], Table]:
+    """Read all blocks of a file as one table."""
+
+    def read_whole(path: Path) -> Table:
+        parts = list(read(path))
+        if not parts:
+            raise DataError(f"{path} has a header but no rows")
+        y = None if parts[0].y is None else np.concatenate([part.y for part in parts])
+        return Table(np.concatenate([part.x for part in parts]), y, parts[0].columns, parts[0].label_column)
+
+    return read_whole
+
+
+def _table(frame: Any, path: Path) -> Table:
+    """A data frame as rows of numbers; a label column is set aside, what cannot be meant is refused."""
+    names = [str(c) for c in frame.columns]
+    if names and all(_is_number(name) for name in names):
+        raise DataError(f"the first line of {path} holds numbers, not names: add a line of column names")
+    unnamed = [name for name in names if name.startswith("Unnamed:")]
+    if unnamed:
+        raise DataError(f"a column of {path} has no name and looks like an index: drop it, or name it to use it")
+    lower = [name.lower() for name in names]
+    known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in lower]  # x and y are coordinates
+    label = next((frame.columns[lower.index(name)] for name in known if name in lower), None)
+    features = frame if label is None else frame.drop(columns=[label])
+    for column in features.columns:
+        if features[column].dtype.kind not in "biuf":
+            seen = features[column].iloc[0] if len(features) else ""
+            raise DataError(f"column {column!r} of {path} holds text such as {seen!r}; only numbers can be used")
+    y = None if label is None else frame[label].to_numpy()
+    return Table(
+        features.to_numpy(), y, tuple(str(c) for c in features.columns), None if label is None else str(label)
+    )
+
+
+def _ordered(table: Table, columns: tuple[str, ...], path: Path) -> Table:
+    """The columns a model was trained on, in its order; files without names are taken as they are."""
+    if not columns or not table.columns or table.columns == columns:
+        return table
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise DataError(f"{path} lacks the column {missing[0]!r} that the model was trained on")
+    order = [table.columns.index(name) for name in columns]
+    return replace(table, x=table.x[:, order], columns=columns)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numeric(table: Table, path: Path, first: int = 0) -> Table:
+    """Rows of finite numbers, or a sentence; `first` is the number of the first row."""
+    x = table.x
+    if x.dtype.kind not in "biuf":
+        raise DataError(f"{path} holds values of type {x.dtype}; only numbers can be used")
+    if x.size == 0:
+        raise DataError(f"{path} has no values (shape {x.shape})")
+    image_shape = _image_shape(x)
+    if x.ndim == 3 or image_shape is not None:
+        x = x.reshape(len(x), -1)
+    if x.ndim == 4:
+        raise DataError(
+            f"{path} has shape {x.shape} and type {x.dtype}; images are uint8 of shape (n, height, width, 1 or 3)"
+        )
+    if x.ndim != 2:
+        raise DataError(f"{path} has shape {x.shape}; rows of features (two dimensions) are needed")
+    if x.dtype.kind == "f":
+        _check_finite(x, path, first)
+    return replace(table, x=x, image_shape=image_shape)
+
+
+def _image_shape(x: NDArray[Any]) -> tuple[int, int, int] | None:
+    """Bytes in three dimensions are grey images, in four dimensions images with their channels last."""
+    if x.dtype != np.uint8 or x.ndim not in (3, 4):
+        return None
+    height, width, channels = (*x.shape[1:], 1)[:3]
+    return (height, width, channels) if channels in (1, 3) else None
+
+
+def _check_finite(x: NDArray[Any], path: Path, first: int) -> None:
+    for start in range(0, len(x), _BLOCK):
+        bad = ~np.isfinite(x[start : start + _BLOCK])
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise DataError(
+                f"{path} has a value that is NaN or infinite in row {first + start + row}, column {column}; "
+                "fill or drop such rows first"
+            )
+
+
+READERS: dict[str, Callable[[Path], Table]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".csv": _whole(_csv_blocks),
+    ".parquet": _whole(_parquet_blocks),
+}
+_BLOCK_READERS: dict[str, Callable[[Path], Iterator[Table]]] = {
+    ".npy": _array_blocks,
+    ".npz": _array_blocks,
+    ".csv": _csv_blocks,
+    ".parquet": _parquet_blocks,
+}

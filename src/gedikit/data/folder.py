@@ -1,0 +1,190 @@
+"""A folder of pictures of any size and format as one array."""
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from gedikit.data.pictures import ENDINGS, Unreadable, is_grey, read_square
+from gedikit.errors import DataError, UsageError
+
+_BLOCK = 4096
+_QUEUE = 256  # pictures handed to the threads at a time: an interruption waits for no more than these
+_MOST_THREADS = 8
+Skipped = tuple[tuple[str, str], ...]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    images: NDArray[np.uint8]  # (n, size, size, 1 or 3)
+    paths: tuple[str, ...]  # relative to the folder, with forward slashes, sorted
+    skipped: Skipped  # what could not be read, and why
+    labels: NDArray[np.object_] | None = None  # names of the sub-folders; None for pictures outside of them
+
+
+def read_folder(
+    root: Path, *, size: int = 32, channels: int | None = None, on_progress: Progress | None = None
+) -> ImageFolder:
+    """Every picture in and under a folder, scaled and cropped to `size` × `size`.
+
+    Without `channels`, pictures have one if all of them are grey, else three.
+    """
+    _check(size, channels)
+    files, skipped = _list(root)
+    read, all_grey = _read(files, size, channels or 3, on_progress)
+    images = read.images
+    if channels is None and all_grey:
+        images = np.ascontiguousarray(images[..., :1])
+    skipped += read.skipped
+    if len(images) < 2:
+        raise DataError(_too_few(root, len(images), skipped))
+    return ImageFolder(images, read.paths, skipped, _labels(read.paths))
+
+
+def folder_blocks(
+    root: Path, *, size: int = 32, channels: int | None = None, block: int = _BLOCK
+) -> Iterator[ImageFolder]:
+    """The same pictures some thousand files at a time, without labels; a single one is enough."""
+    _check(size, channels)
+    files, skipped = _list(root)
+    if channels is None:
+        channels = 1 if _all_grey(files, size) else 3
+    held: ImageFolder | None = None  # until it is known whether files without a picture follow
+    for start in range(0, len(files), block):
+        read, _ = _read(files[start : start + block], size, channels)
+        skipped += read.skipped
+        if len(read.images):
+            if held is not None:
+                yield held
+            held, skipped = replace(read, skipped=skipped), ()
+    if held is None:
+        raise DataError(_too_few(root, 0, skipped))
+    yield replace(held, skipped=held.skipped + skipped)
+
+
+def _check(size: int, channels: int | None) -> None:
+    if size < 8 or size % 4:
+        raise UsageError(f"image_size must be a multiple of 4 and at least 8, not {size}")
+    if channels not in (None, 1, 3):
+        raise UsageError(f"image_channels must be 1 or 3, not {channels}")
+
+
+def _list(root: Path) -> tuple[list[tuple[str, Path]], Skipped]:
+    """Names and places of all picture files, sorted by name.
+
+    Links to folders are followed after everything else, and only where they lead to something new: no picture comes
+    twice, and a loop ends where it began.
+    """
+    if not root.is_dir():
+        raise UsageError(f"there is no folder {root}")
+    home = root.resolve()
+    seen = {home, *home.parents}
+    files, skipped = [], []
+    pending, links = [root], list[Path]()
+    while pending or links:
+        if not pending:
+            links.sort(reverse=True)
+            link = links.pop()
+            if link.resolve() not in seen:
+                seen.add(link.resolve())
+                pending.append(link)
+            continue
+        folder = pending.pop()
+        try:
+            entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+        except OSError as error:
+            skipped.append((_name(folder, root), f"the folder cannot be opened: {error.strerror}"))
+            continue
+        for entry in entries:
+            if entry.is_dir():
+                if entry.is_symlink():
+                    links.append(entry)
+                elif entry.resolve() not in seen:
+                    seen.add(entry.resolve())
+                    pending.append(entry)
+            elif entry.suffix.lower() in ENDINGS:
+                files.append((_name(entry, root), entry))
+    return sorted(files), tuple(sorted(skipped))
+
+
+def _name(path: Path, root: Path) -> str:
+    """A name that any text file can hold, whatever bytes the file system has."""
+    return os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace")
+
+
+def _read(
+    files: Sequence[tuple[str, Path]], size: int, channels: int, on_progress: Progress | None = None
+) -> tuple[ImageFolder, bool]:
+    """The pictures of some files, and whether all are grey."""
+    images = np.empty((len(files), size, size, channels), np.uint8)
+    names, skipped = list[str](), list[tuple[str, str]]()
+    all_grey = True
+    for done, (name, picture) in enumerate(_pictures(files, size, channels), 1):
+        if isinstance(picture, Unreadable):
+            skipped.append((name, str(picture)))
+        else:
+            images[len(names)] = picture
+            all_grey = all_grey and is_grey(picture)
+            names.append(name)
+        if on_progress is not None:
+            on_progress(done, len(files))
+    return ImageFolder(images[: len(names)], tuple(names), tuple(skipped)), all_grey
+
+
+def _pictures(
+    files: Sequence[tuple[str, Path]], size: int, channels: int
+) -> Iterator[tuple[str, NDArray[np.uint8] | Unreadable]]:
+    def read(file: tuple[str, Path]) -> NDArray[np.uint8] | Unreadable:
+        try:
+            return read_square(file[1], size, channels)
+        except Unreadable as why:
+            return why
+
+    with _quiet_pillow(), ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as threads:
+        for start in range(0, len(files), _QUEUE):
+            some = files[start : start + _QUEUE]
+            for (name, _), picture in zip(some, threads.map(read, some), strict=True):
+                yield name, picture
+
+
+@contextmanager
+def _quiet_pillow() -> Iterator[None]:
+    """Pillow warns of large pictures and odd metadata; what matters of it becomes a reason to skip a file."""
+    Image.init()  # before there are threads that would all do it
+    log = logging.getLogger("PIL")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="PIL")
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _all_grey(files: Sequence[tuple[str, Path]], size: int) -> bool:
+    return all(is_grey(picture) for _, picture in _pictures(files, size, 3) if not isinstance(picture, Unreadable))
+
+
+def _labels(names: Sequence[str]) -> NDArray[np.object_] | None:
+    """First-level sub-folders, unless they tell nothing apart."""
+    labels = [name.split("/")[0] if "/" in name else None for name in names]
+    return np.array(labels, dtype=object) if len(set(labels) - {None}) > 1 else None
+
+
+def _too_few(root: Path, count: int, skipped: Skipped) -> str:
+    found = "only one picture" if count else "no picture"
+    if not skipped:
+        return f"{root} has {found}: files ending in {', '.join(ENDINGS)} are looked for, in sub-folders too"
+    name, reason = skipped[0]
+    return f"{root} has {found} that can be read; {len(skipped)} cannot, the first being {name}: {reason}"

@@ -1,0 +1,31 @@
+"""The cropped digits of SVHN, stored for MATLAB."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gedikit.errors import DataError
+
+
+def read_mat(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """X is 32×32×3×n and y n×1, with digit 0 stored as 10."""
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+    except Exception as error:  # damaged files make the reader raise nearly anything
+        raise DataError(
+            f"{path} is damaged or not a .mat file of version 4 to 7.2: {error}; get it again"
+        ) from error
+    missing = [key for key in ("X", "y") if key not in content]
+    if missing:
+        raise DataError(f"{path} has no {missing[0]}: it is no file of cropped digits")
+    x, y = content["X"], content["y"].ravel()
+    if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8:
+        raise DataError(f"X of {path} is {x.dtype} of shape {x.shape} instead of uint8 of shape (32, 32, 3, n)")
+    if x.shape[3] != len(y):
+        raise DataError(f"{path} has {x.shape[3]} images but {len(y)} labels")
+    if y.dtype.kind not in "iuf" or not np.isin(y, np.arange(1, 11)).all():
+        raise DataError(f"{path} holds labels other than the whole numbers 1 to 10")
+    return np.ascontiguousarray(x.transpose(3, 0, 1, 2)), y.astype(np.int64) % 10

@@ -1,0 +1,160 @@
+"""Telling data of the training distribution from other data by a score that is larger inside.
+
+Figures are computed from exact counts at every distinct score, so ties cost and earn what they should. The built-in
+images are far from any data set, or, as JEM's interpolations (Grathwohl et al., 2020), close to it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy.typing import NDArray
+
+from gedikit.errors import DataError, UsageError
+from gedikit.evaluation.figure import Figure
+
+SCORES = {
+    "log_density": "log p(x)",
+    "confidence": "the largest p(y|x)",
+    "gradient_norm": "−‖∂ log p(x)/∂x‖₂ (JEM, Grathwohl et al., 2020)",
+    "typicality": "−|log p(x) − median of log p over the training data| (after Nalisnick et al., 2019)",
+}
+
+_TRUE_POSITIVE_RATE = 0.95
+
+
+def confidence(posterior: Float[np.ndarray, "n c"]) -> Float[np.ndarray, " n"]:
+    """The largest p(y|x) of each row."""
+    return np.asarray(np.max(posterior, axis=1))
+
+
+def gradient_norm(gradients: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, " n"]:
+    """Minus the Euclidean norm of each row of ∂ log p/∂x: near data that the density fits, gradients are small."""
+    flat = np.asarray(gradients, np.float64).reshape(len(gradients), -1)
+    return np.asarray(-np.linalg.norm(flat, axis=1))
+
+
+def typicality(
+    log_density: Float[np.ndarray, " n"], training_log_density_quantiles: Float[np.ndarray, " q"]
+) -> Float[np.ndarray, " n"]:
+    """Minus the distance of log p(x) from the training data's median.
+
+    The second argument holds evenly spaced quantiles of log p over the training data, or all its values.
+    """
+    median = np.median(training_log_density_quantiles)
+    return np.asarray(-np.abs(np.asarray(log_density, np.float64) - median))
+
+
+def ood_figures(
+    inside: Float[np.ndarray, " n"],
+    outside: Float[np.ndarray, " m"],
+    *,
+    score: str,
+    inside_name: str,
+    outside_name: str,
+) -> list[Figure]:
+    """AUROC, both AUPR and FPR at 95 % TPR of scores that are larger for data inside the distribution."""
+    inside, outside = _scores(inside, inside_name), _scores(outside, outside_name)
+    n_inside, n_outside = _counts_from_the_top(inside, outside)
+    shared = {
+        "score": score,
+        "score_is": SCORES.get(score, "the caller's own"),
+        "orientation": "larger is more in-distribution",
+        "inside": inside_name,
+        "outside": outside_name,
+        "n_inside": len(inside),
+        "n_outside": len(outside),
+        "ties": "a tied pair counts one half (AUROC); equal scores pass a threshold together (AUPR, FPR)",
+    }
+    measures = (
+        (
+            "ood_auroc",
+            _auroc(n_inside, n_outside),
+            "probability that a row inside scores higher than one outside",
+            "inside",
+        ),
+        (
+            "ood_aupr_in",
+            _average_precision(n_inside, n_outside),
+            "average precision, no interpolation; chance is the share of inside rows",
+            "inside",
+        ),
+        (
+            "ood_aupr_out",
+            _average_precision(n_outside[::-1], n_inside[::-1]),
+            "average precision of the negated score, no interpolation; chance is the share of outside rows",
+            "outside",
+        ),
+        (
+            "ood_fpr95",
+            _false_positive_rate(n_inside, n_outside),
+            "share of outside rows above the highest threshold that 95 % of inside rows reach; lower is better",
+            "inside",
+        ),
+    )
+    return [
+        Figure(name, value, {"definition": text, "positive": positive, **shared})
+        for name, value, text, positive in measures
+    ]
+
+
+def noise_images(n: int, shape: Sequence[int], seed: int) -> UInt8[np.ndarray, "n h w c"]:
+    """Images whose every value is uniform in 0..255."""
+    return np.random.default_rng(seed).integers(256, size=(n, *shape), dtype=np.uint8)
+
+
+def constant_images(n: int, shape: Sequence[int], seed: int) -> UInt8[np.ndarray, "n h w c"]:
+    """Images of a single random colour each."""
+    height, width, channels = shape
+    colours = np.random.default_rng(seed).integers(256, size=(n, 1, 1, channels), dtype=np.uint8)
+    return np.tile(colours, (1, height, width, 1))
+
+
+def interpolated_images(images: UInt8[np.ndarray, "n h w c"], seed: int) -> UInt8[np.ndarray, "n h w c"]:
+    """As many means of two different random images, rounded down."""
+    n = len(images)
+    if n < 2:
+        raise DataError(f"interpolation needs at least two images, not {n}")
+    rng = np.random.default_rng(seed)
+    first = rng.integers(n, size=n)
+    second = (first + rng.integers(1, n, size=n)) % n
+    total = images[first].astype(np.uint16) + images[second]
+    return np.asarray(total // 2, np.uint8)
+
+
+def _scores(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+    scores = np.asarray(values, np.float64)
+    if scores.ndim != 1:
+        raise UsageError(f"scores of {name} must be one number a row, not of shape {scores.shape}")
+    if len(scores) == 0:
+        raise DataError(f"there are no scores of {name}: both sides are needed to tell them apart")
+    if np.isnan(scores).any():
+        raise DataError(f"{np.isnan(scores).sum()} of {len(scores)} scores of {name} are not numbers")
+    return scores
+
+
+def _counts_from_the_top(
+    inside: NDArray[np.float64], outside: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many rows of either side have each distinct score, highest score first."""
+    values, place = np.unique(np.concatenate([inside, outside]), return_inverse=True)
+    per_side = (np.bincount(part, minlength=len(values))[::-1] for part in np.split(place, [len(inside)]))
+    n_inside, n_outside = per_side
+    return n_inside, n_outside
+
+
+def _auroc(positive: NDArray[np.int64], negative: NDArray[np.int64]) -> float:
+    below = negative.sum() - negative.cumsum()
+    return float((positive * (2 * below + negative)).sum() / (2 * positive.sum() * negative.sum()))
+
+
+def _average_precision(positive: NDArray[np.int64], negative: NDArray[np.int64]) -> float:
+    precision = positive.cumsum() / (positive + negative).cumsum()
+    return float((positive * precision).sum() / positive.sum())
+
+
+def _false_positive_rate(positive: NDArray[np.int64], negative: NDArray[np.int64]) -> float:
+    accepted = positive.cumsum() / positive.sum()
+    threshold = int(np.argmax(accepted >= _TRUE_POSITIVE_RATE))
+    return float(negative.cumsum()[threshold] / negative.sum())
