@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gedikit import objectives
+from gedikit.data.augment import Augmentation
 from gedikit.fitted import FittedModel
+from gedikit.randomness import keys
 
 HEALTHY = "healthy"
 _ADVICE = {
@@ -80,10 +83,10 @@ def diagnose(fitted: FittedModel, x: NDArray[Any], last: dict[str, float] | None
 def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> dict[str, float]:
     z = fitted.to_scaled(x)
     generator = torch.Generator(z.device).manual_seed(0)
-    noise = 0.5 * fitted.bandwidth * torch.randn(z.shape, generator=generator, device=z.device)
+    moved = _slightly_moved(fitted, z, generator)
     log_prior = torch.from_numpy(np.log(fitted.prior)).to(z.device)
     with torch.inference_mode():
-        logits, view = (fitted.assignment.of_points(fitted.network, u).double() for u in (z, z + noise))
+        logits, view = (fitted.assignment.of_points(fitted.network, u).double() for u in (z, moved))
         log_p, view_log_p = logits.log_softmax(-1), view.log_softmax(-1)
         p = log_p.exp()
         density = fitted.network.log_density(z).double()
@@ -102,6 +105,15 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
         }
     kept = ("generative", "energy_gap", "effective_samples", "acceptance")
     return numbers | {f"training_{name}": last[name] for name in kept if name in last}
+
+
+def _slightly_moved(fitted: FittedModel, z: Tensor, generator: torch.Generator) -> Tensor:
+    """A point beside each point: for images a pixel aside, with a little noise."""
+    if not fitted.settings.image_shape:
+        return z + 0.5 * fitted.bandwidth * torch.randn(z.shape, generator=generator, device=z.device)
+    images = z.reshape(-1, *fitted.settings.image_shape)
+    rows = torch.arange(len(z), device=z.device)
+    return Augmentation(shift=1, noise=fitted.bandwidth)(images, keys(0, 0, rows, 0)).flatten(1)
 
 
 def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:

@@ -1,6 +1,8 @@
 """A trained network with all it takes to use it: scaling, domain, chains, and how typical is typical."""
 
+import copy
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,14 @@ from gedikit.assignment import Assignment
 from gedikit.data.scaling import Scaler
 from gedikit.errors import UsageError
 from gedikit.methods import Method, get_method
-from gedikit.model import ClusterEnergy, ContrastiveEnergy, Density, EnergyClassifier, Likelihood
-from gedikit.sampling import Box, SampleInfo, run_mala, run_sgld
+from gedikit.model import ClusterEnergy, ContrastiveEnergy, Density, EnergyClassifier, Likelihood, frozen
+from gedikit.sampling import Box, LogDensity, SampleInfo, run_mala, run_sgld
 from gedikit.settings import Settings
 from gedikit.storage import read_tensors, write_tensors
 
 _BLOCK = 1024
 _CHAINS = 16_384
+_IMAGE_CHAINS = 512  # their activations fill the memory, not they
 _QUANTILES = 1001
 _CANDIDATES = 20
 STARTS = ("buffer", "noise")
@@ -36,20 +39,28 @@ def build_model(
     bandwidth: float,
     generator: torch.Generator,
     references: Float[Tensor, "k d"] | None = None,
+    encoder: nn.Module | None = None,
 ) -> EnergyClassifier:
-    """An untrained network as the method and the settings describe it; `references` for a contrastive energy."""
+    """An untrained network as the method and the settings describe it; `references` for a contrastive energy.
+
+    `encoder` is a module that a user brought instead of the one the settings name.
+    """
     by_projection = method.labels_by(settings) == "projection"
-    if settings.network.startswith("paper"):
+    if encoder is not None:
+        encoder = networks.Brought(encoder, settings.image_shape)
+        n_hidden = networks.n_features_of(encoder, n_features)
+        width = n_clusters if by_projection else n_hidden
+        projector: nn.Module = networks.image_projector(n_hidden, width, generator)
+    elif settings.network.startswith("paper"):
         width = n_clusters if by_projection else 2
         encoder = networks.paper_encoder(n_features, generator, normalised=settings.network != "paper")
         projector = networks.paper_projector(2, width, generator, normalised=settings.network != "paper")
     elif settings.network == "resnet8":
         if not settings.image_shape:
             raise UsageError("network 'resnet8' is for images: image_shape must say (height, width, channels)")
-        width = settings.width
-        encoder = networks.ResNet8(settings.image_shape, width, generator)
-        projector = networks.image_projector(width, n_clusters if by_projection else width, generator)
-        width = n_clusters if by_projection else width
+        encoder = networks.ResNet8(settings.image_shape, settings.width, generator)
+        width = n_clusters if by_projection else settings.width
+        projector = networks.image_projector(settings.width, width, generator)
     else:
         encoder = networks.default_encoder(
             n_features,
@@ -171,6 +182,11 @@ class FittedModel:
             parts = [self.network.features(z)[:n].cpu().numpy() for n, z in self.blocks(x)]
         return np.concatenate(parts)
 
+    def gradients(self, x: NDArray[Any]) -> Iterator[Tensor]:
+        """∂ log p/∂x in scaled units, block by block: its length is the paper's score of strangeness."""
+        for n, z in self.blocks(x):
+            yield self.network.score(z)[:n]
+
     def outlier_score(self, log_density: NDArray[np.float64]) -> NDArray[np.float64]:
         """Share of the training data that is more typical: 0 is the most typical, 1 stranger than all."""
         more_typical: NDArray[np.float64] = 1 - np.interp(
@@ -228,7 +244,8 @@ class FittedModel:
         steps = (1000 if start == "noise" else 200) if steps is None else steps
         generator = torch.Generator(self.device).manual_seed(seed)
         parts, infos = [], []
-        for count in [_CHAINS] * (n // _CHAINS) + [n % _CHAINS]:
+        block = _IMAGE_CHAINS if self.settings.image_shape else _CHAINS
+        for count in [block] * (n // block) + [n % block]:
             if count:
                 z, info = self._sample_block(count, steps, start, cluster, generator)
                 parts.append(self.scaler.inverse(z.cpu().numpy()))
@@ -248,6 +265,25 @@ class FittedModel:
             return self._exact_block(n, cluster, generator), SampleInfo(1.0, 0.0, 1.0)
         from_noise = start == "noise"
         z = self.box.uniform(n, generator) if from_noise else self.buffer[self._chosen(n, cluster, generator)]
+        with self._moving():
+            return self._moved(log_density, z, steps, generator)
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        """Chains run in the precision they were trained in."""
+        on_gpu = self.device.type == "cuda"
+        self.network.compute_in(
+            torch.bfloat16 if on_gpu and self.settings.precision != "float32" else torch.float32
+        )
+        try:
+            with frozen(self.network):
+                yield
+        finally:
+            self.network.compute_in(torch.float32)
+
+    def _moved(
+        self, log_density: LogDensity, z: Tensor, steps: int, generator: torch.Generator
+    ) -> tuple[Tensor, SampleInfo]:
         if self.settings.sampler == "sgld":
             return run_sgld(
                 log_density,
@@ -273,7 +309,8 @@ class FittedModel:
 
     def _by_posterior(self, x: Tensor, n: int, cluster: int, generator: torch.Generator) -> Tensor:
         with torch.inference_mode():
-            weights = self.assignment.of_points(self.network, x).softmax(-1)[:, cluster].clamp(min=1e-12)
+            scores = [self.assignment.of_points(self.network, block) for block in x.split(_BLOCK)]
+            weights = torch.cat(scores).softmax(-1)[:, cluster].clamp(min=1e-12)
         return torch.multinomial(weights, n, replacement=True, generator=generator)
 
     def _exact_block(self, n: int, cluster: int | None, generator: torch.Generator) -> Tensor:
@@ -310,8 +347,15 @@ class FittedModel:
         write_tensors(path, tensors, meta, "model")
 
     @classmethod
-    def load(cls, path: Path, device: torch.device | str = "cpu") -> "FittedModel":
+    def load(
+        cls, path: Path, device: torch.device | str = "cpu", encoder: nn.Module | None = None
+    ) -> "FittedModel":
+        """What `save` wrote; a model with an encoder that a user brought needs a module of that kind again."""
         tensors, meta = read_tensors(path, "model")
+        if meta["info"].get("brought") and encoder is None:
+            raise UsageError(
+                f"{path} was trained with an encoder of your own: give one of the same kind as encoder="
+            )
         settings = Settings().replace(**meta["settings"])
         n_features, n_clusters = len(tensors["scaler.mean"]), len(tensors["prior"])
         weights = _under("network.", tensors)
@@ -323,6 +367,7 @@ class FittedModel:
             meta["bandwidth"],
             torch.Generator(),
             weights.get("density.references"),
+            copy.deepcopy(encoder),
         )
         network.load_state_dict(weights)
         rule, spread = meta["assignment"]["rule"], meta["assignment"]["spread"]

@@ -1,5 +1,8 @@
 """The one network: its logits are a clustering, a density and a score at the same time."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -51,7 +54,7 @@ class EnergyClassifier(nn.Module):
     def compute_in(self, dtype: torch.dtype) -> None:
         """What convolutions are computed in, where there are any; all else is 32 bits wide."""
         for module in self.modules():
-            if isinstance(module, networks.ResNet8):
+            if isinstance(module, networks.ResNet8 | networks.Brought):
                 module.dtype = dtype
 
     def features(self, x: Points) -> Float[Tensor, "*m n h"]:
@@ -94,6 +97,25 @@ class EnergyClassifier(nn.Module):
             x = x.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.log_density(x).sum(), x)
         return gradient
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """No gradients for the weights: chains want those of their points alone. What stays the same over all passes
+    through unchanging weights is prepared once."""
+    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    prepared = [module for module in network.modules() if isinstance(module, networks.ResNet8)]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    for module in prepared:
+        module.hold()
+    try:
+        yield
+    finally:
+        for module in prepared:
+            module.release()
+        for parameter in learning:
+            parameter.requires_grad_(True)
 
 
 class Density(nn.Module):

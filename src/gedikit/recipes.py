@@ -85,9 +85,11 @@ _AUGMENTATIONS = {
 }
 
 
-def image_recipe(image_shape: tuple[int, ...], source: str, *, on_gpu: bool) -> dict[str, Any]:
-    """The settings that images of this shape change; none where they are best treated as vectors."""
-    if not image_shape or min(image_shape[:2]) < _SMALLEST_SIDE:
+def image_recipe(
+    image_shape: tuple[int, ...], source: str, *, on_gpu: bool, forced: bool = False
+) -> dict[str, Any]:
+    """The settings that images of this shape change; none where, unless `forced`, they do better as vectors."""
+    if not image_shape or (min(image_shape[:2]) < _SMALLEST_SIDE and not forced):
         return {}
     recipe = {**_WORKS, "image_shape": image_shape, "augmentation": _AUGMENTATIONS.get(source, "photos")}
     return recipe if on_gpu else {**recipe, **_ON_A_CPU}

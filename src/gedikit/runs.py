@@ -85,6 +85,10 @@ class Run:
         return self.path / "model.safetensors"
 
     @property
+    def evaluations_path(self) -> Path:
+        return self.path / "evaluations.jsonl"
+
+    @property
     def report_path(self) -> Path:
         return self.path / "report.html"
 
@@ -112,7 +116,8 @@ class Run:
         """Delete what a run consists of and nothing else; a directory that is no run of ours is refused."""
         self.config()
         self.forget_checkpoints()
-        for path in (self.metrics_path, self.log_path, self.model_path, self.report_path, self.labels_path):
+        written = (self.metrics_path, self.log_path, self.evaluations_path)
+        for path in (*written, self.model_path, self.report_path, self.labels_path):
             path.unlink(missing_ok=True)
         self.config_path.unlink()
 

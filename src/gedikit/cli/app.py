@@ -73,6 +73,7 @@ def fit(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same result.", show_default="0")] = None,
     iters: Annotated[int | None, typer.Option(help="Training iterations; the method's own if not given.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of --iters.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; runs/DATA-METHOD-SEED if not given.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     settings: Annotated[
@@ -84,6 +85,12 @@ def fit(
         typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="Pictures of a folder become this large, in pixels.", show_default="32")
+    ] = None,
+    evaluate_every: Annotated[
+        int, typer.Option(help="Epochs between looks at the test set of built-in images; 0 for none.")
+    ] = 10,
 ) -> None:
     """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
     from gedikit.cli import work
@@ -94,11 +101,14 @@ def fit(
         method=method,
         seed=seed,
         iters=iters,
+        epochs=epochs,
         out=out,
         resume=resume,
         assignments=settings or [],
         prior=prior,
         device=device,
+        image_size=image_size,
+        evaluate_every=evaluate_every,
     )
 
 
@@ -133,11 +143,27 @@ def sample(
 
 
 @app.command()
-def evaluate(run: RunPath, data: Data, device: Device = "auto") -> None:
-    """Print NMI, AMI, ARI and ACC where labels exist, and log-likelihood, as JSON with protocols."""
+def evaluate(
+    run: RunPath,
+    data: Data,
+    probes: Annotated[
+        bool, typer.Option("--probes", help="Linear and neighbour probes of the features, on labels.")
+    ] = False,
+    fid: Annotated[int, typer.Option(help="Compare this many generated images with the data.")] = 0,
+    ood: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Tell the data from this: built-in images, noise, constant or interpolated; may be repeated."
+        ),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Langevin steps of the images for --fid.")] = 500,
+    seed: Seed = 0,
+    device: Device = "auto",
+) -> None:
+    """Print what can be measured as JSON with protocols: agreement with labels, density, and more if asked for."""
     from gedikit.cli import work
 
-    work.evaluate(run, data, device)
+    work.evaluate(run, data, device, probes=probes, fid=fid, outside=ood or [], steps=steps, seed=seed)
 
 
 @app.command()
@@ -226,6 +252,22 @@ def reproduce_sensitivity(
 
 
 app.add_typer(image_data, name="data")
+
+
+@app.command()
+def bench(
+    batch: Annotated[
+        list[int] | None, typer.Option(help="Images an iteration; may be repeated.", show_default="64 256; CPU 16")
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Channels.", show_default="128; CPU 32")] = None,
+    steps: Annotated[int | None, typer.Option(help="SGLD steps an iteration.", show_default="20; CPU 5")] = None,
+    side: Annotated[int, typer.Option(help="Pixels along an image.")] = 32,
+    device: Device = "auto",
+) -> None:
+    """Time a training iteration on images beside the published loop, and as a share of this device's rate."""
+    from gedikit.cli import timing
+
+    timing.bench(batch, width, steps, side, device)
 
 
 @app.command()

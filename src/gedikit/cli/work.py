@@ -9,23 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.progress import Progress
 
 from gedikit import diagnosis
+from gedikit.cli import figures as measured
 from gedikit.data import sources
+from gedikit.data.image_views import batches_per_epoch
 from gedikit.errors import DataError, UsageError
 from gedikit.estimator import GEDI
-from gedikit.evaluation import Figure, clustering_figures, grid_log_normaliser
+from gedikit.evaluation import clustering_figures
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
 from gedikit.progress import ProgressLine
+from gedikit.recipes import image_recipe
 from gedikit.report import ReportData, render
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.settings import parse_assignments
 from gedikit.storage import write_atomically, write_bytes, write_text
+from gedikit.training import Observer
 from gedikit.training.fit import check_prior, check_rows, fingerprint, resolve, resolve_device
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -57,11 +61,14 @@ def fit(
     method: str | None = None,
     seed: int | None = None,
     iters: int | None = None,
+    epochs: int | None = None,
     out: Path | None = None,
     resume: bool = False,
     assignments: list[str] | None = None,
     prior: str | None = None,
     device: str | None = None,
+    image_size: int | None = None,
+    evaluate_every: int = 10,
 ) -> None:
     if resume:
         given = {
@@ -69,6 +76,8 @@ def fit(
             "--method": method,
             "--seed": seed,
             "--iters": iters,
+            "--epochs": epochs,
+            "--image-size": image_size,
             "--set": assignments or None,
             "--prior": prior,
             "--device": device,
@@ -78,26 +87,41 @@ def fit(
         if data is None:
             raise UsageError("fit needs DATA: a built-in data set or a file")
         changes: dict[str, Any] = dict(parse_assignments(assignments or []))
+        if iters is not None and epochs is not None:
+            raise UsageError("--iters and --epochs both say how long to train: give one")
         if iters is not None:
             changes["iterations"] = iters
-        config, dataset = _new(data, clusters, method or "gedi", seed or 0, changes, prior, device or "auto")
+        if epochs is not None:
+            changes["epochs"] = epochs
+        size = sources.IMAGE_SIZE if image_size is None else image_size
+        config, dataset = _new(data, clusters, method or "gedi", seed or 0, changes, prior, device or "auto", size)
         run = Run(out or Path("runs") / f"{Path(data).stem}-{config.method}-{config.seed}")
         run.create(config)
-    _train(run, config, dataset)
+    _train(run, config, dataset, evaluate_every)
 
 
 def _new(
-    data: str, clusters: int | None, method: str, seed: int, changes: dict[str, Any], prior: str | None, device: str
+    data: str,
+    clusters: int | None,
+    method: str,
+    seed: int,
+    changes: dict[str, Any],
+    prior: str | None,
+    device: str,
+    image_size: int,
 ) -> tuple[RunConfig, sources.Dataset]:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
     if seed < 0:
         raise UsageError(f"--seed must not be negative, not {seed}")
     n_clusters = clusters if clusters is not None else sources.default_clusters(data) or 8
     class_prior = check_prior(_parse_prior(prior), n_clusters)
-    settings = get_method(method).settings(**changes)
-    resolve_device(device)
-    dataset = sources.load(data, seed=seed)
+    get_method(method).settings(**changes)  # what is wrong with them is said before data is read
+    on_gpu = resolve_device(device).type == "cuda"
+    dataset = _read(data, seed, image_size=image_size)
     check_rows(dataset.x, n_clusters)
+    asked = tuple(changes.get("image_shape", ())) or dataset.image_shape or ()
+    recipe = image_recipe(asked, data, on_gpu=on_gpu, forced=changes.get("network") == "resnet8")
+    settings = get_method(method).settings(recipe, **changes)
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
     config = RunConfig(
@@ -130,13 +154,13 @@ def _resumed(data: str | None, out: Path | None, given: list[str]) -> tuple[Run,
         raise UsageError(f"--resume goes on with the settings of the run: leave out {', '.join(given)}")
     run = Run(out)
     config = run.config()
-    dataset = sources.load(data or config.source, seed=config.data_seed, columns=config.columns)
+    dataset = _of_run(config, data or config.source)
     if fingerprint(dataset.x) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than {data or config.source} holds now")
     return run, config, dataset
 
 
-def _train(run: Run, config: RunConfig, dataset: sources.Dataset) -> None:
+def _train(run: Run, config: RunConfig, dataset: sources.Dataset, evaluate_every: int) -> None:
     """Train unless that is done, then write what a finished run has; the way back is given up last."""
     if run.model_path.exists():
         console.print(f"{run.path} is trained already")
@@ -153,11 +177,13 @@ def _train(run: Run, config: RunConfig, dataset: sources.Dataset) -> None:
             random_state=config.seed,
             device=config.device,
         )
-        with ProgressLine(console) as line, RunRecorder(run, config, line) as recorder:
-            model.fit_observed(dataset.x, recorder, checkpoint, run.history(up_to=at))
+        with ProgressLine(console) as line:
+            shown = _watching(line, run, config, evaluate_every, len(dataset.x))
+            with RunRecorder(run, config, shown) as recorder:
+                model.fit_observed(dataset.x, recorder, checkpoint, run.history(up_to=at))
         model.save(run.model_path)
-    fitted = _load(run.path, "cpu")
-    rows = _write_predictions(fitted, iter([dataset.x]), run.labels_path)
+    fitted = _load(run.path, config.device)
+    rows = _write_predictions(fitted, iter([sources.Block(dataset.x, dataset.names)]), run.labels_path)
     verdict = write_report(run, config, fitted, dataset)
     run.forget_checkpoints()
     console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
@@ -169,8 +195,10 @@ def predict(path: Path, data: str, output: Path, device: str) -> None:
     fitted = _load(path, device)
     began = time.monotonic()
     config = Run(path).config()
-    blocks = sources.blocks(data, split="test", seed=config.data_seed, columns=config.columns)
-    rows = _write_predictions(fitted, _checked((block.x for block in blocks), fitted, data), output)
+    blocks = sources.blocks(
+        data, split="test", seed=config.data_seed, columns=config.columns, **_image_options(config)
+    )
+    rows = _write_predictions(fitted, _checked(blocks, fitted, data), output)
     seconds = max(time.monotonic() - began, 1e-9)
     console.print(f"{rows} rows to {output} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
 
@@ -200,7 +228,7 @@ def sample(
             output, lambda p: np.savetxt(p, table, delimiter=",", header=header, comments="", fmt="%.9g")
         )
     else:
-        image = sources.load(Run(path).config().source).image_shape
+        image = _image_shape(fitted, Run(path).config())
         if image is None and x.shape[1] != 2:
             raise UsageError(f"a picture needs two features or images, not {x.shape[1]} features: use .csv or .npz")
         png = samples_png(x, y, image)
@@ -211,12 +239,20 @@ def sample(
     )
 
 
-def evaluate(path: Path, data: str, device: str) -> None:
+def evaluate(
+    path: Path, data: str, device: str, *, probes: bool, fid: int, outside: list[str], steps: int, seed: int
+) -> None:
     fitted = _load(path, device)
     config = Run(path).config()
     dataset = _other(config, data)
     _check_width(dataset.x, fitted, data)
-    figures = _figures(fitted, dataset)
+    figures = measured.headline_figures(fitted, dataset)
+    if probes:
+        figures += measured.probe_figures(fitted, _of_run(config, data), dataset, seed)
+    if fid:
+        figures += measured.fid_figures(fitted, _of_run(config, data), fid, steps, seed)
+    if outside:
+        figures += measured.outlier_figures(fitted, dataset, outside, seed)
     if dataset.y is None:
         console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
     named = {f.name: {"value": f.value, "protocol": f.protocol} for f in figures}
@@ -237,7 +273,7 @@ def report(path: Path) -> Path:
     run = Run(path)
     config = run.config()
     fitted = _load(path, "cpu")
-    write_report(run, config, fitted, sources.load(config.source, seed=config.data_seed, columns=config.columns))
+    write_report(run, config, fitted, _of_run(config, config.source))
     return run.report_path
 
 
@@ -256,22 +292,73 @@ def write_report(run: Run, config: RunConfig, fitted: FittedModel, dataset: sour
             history=run.history().rows,
             optima=fitted.info["optima"],
             diagnosis=verdict,
-            figures=_figures(fitted, held_out),
+            figures=measured.headline_figures(fitted, held_out),
             columns=dataset.columns or None,
+            names=dataset.names,
+            skipped=dataset.skipped,
         )
     )
     write_text(run.report_path, page)
     return verdict
 
 
+def _image_shape(fitted: FittedModel, config: RunConfig) -> tuple[int, int, int] | None:
+    """Of what the model generates; small images that were treated as vectors are images all the same."""
+    if not fitted.settings.image_shape:
+        return sources.load(config.source).image_shape
+    height, width, channels = fitted.settings.image_shape
+    return height, width, channels
+
+
 def _other(config: RunConfig, data: str) -> sources.Dataset:
     """Rows to look at a run with: of a built-in data set those it was not trained on."""
-    return sources.load(data, split="test", seed=config.data_seed, columns=config.columns)
+    return sources.load(data, split="test", seed=config.data_seed, columns=config.columns, **_image_options(config))
+
+
+def _of_run(config: RunConfig, data: str) -> sources.Dataset:
+    """The rows a run is trained on."""
+    return sources.load(data, seed=config.data_seed, columns=config.columns, **_image_options(config))
+
+
+def _image_options(config: RunConfig) -> dict[str, Any]:
+    """Pictures come as large and with as many channels as those the run was trained on."""
+    shape = config.settings["image_shape"]
+    return {"image_size": shape[0], "image_channels": shape[2]} if shape else {}
+
+
+def _read(data: str, seed: int, image_size: int) -> sources.Dataset:
+    """The data of a new run; reading many pictures takes a while and says so."""
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("reading pictures", total=None, visible=False)
+        dataset = sources.load(
+            data,
+            seed=seed,
+            image_size=image_size,
+            on_progress=lambda done, total: bar.update(task, completed=done, total=total, visible=True),
+        )
+    if dataset.names:
+        console.print(f"{len(dataset.x)} pictures read from {data}")
+    if dataset.skipped:
+        first, why = dataset.skipped[0]
+        console.print(f"{len(dataset.skipped)} files could not be read and are left out, such as {first}: {why}")
+    return dataset
+
+
+def _watching(line: Observer, run: Run, config: RunConfig, epochs: int, n_rows: int) -> Observer:
+    """Built-in images come with a labelled test set that the training can be watched by."""
+    settings = config.settings
+    if not (epochs and settings["image_shape"] and config.source in sources.BUILTIN):
+        return line
+    if get_method(config.method).labels != "posterior":
+        return line
+    every = epochs * batches_per_epoch(n_rows, min(settings["batch_size"], n_rows))
+    return measured.TestSetWatch(line, run, _other(config, config.source), every)
 
 
 def _diagnosis(run: Run, fitted: FittedModel, dataset: sources.Dataset) -> diagnosis.Diagnosis:
     rows = run.history().rows
-    some = np.random.default_rng(0).permutation(len(dataset.x))[:2000]  # a file may be sorted by class
+    count = 512 if fitted.settings.image_shape else 2000
+    some = np.random.default_rng(0).permutation(len(dataset.x))[:count]  # a file may be sorted by class
     return diagnosis.diagnose(fitted, dataset.x[np.sort(some)], rows[-1] if rows else None)
 
 
@@ -283,38 +370,8 @@ def _load(path: Path, device: str) -> FittedModel:
     return FittedModel.load(run.model_path, resolve_device(device))
 
 
-def _figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
-    figures = []
-    if dataset.y is not None:
-        known = ~pd.isna(dataset.y)
-        if known.any():
-            clusters, by = fitted.labels(dataset.x[known]), fitted.assignment.description
-            figures += clustering_figures(dataset.y[known], clusters, dataset.split, labels_by=by)
-    if not fitted.models_density:
-        return figures
-    name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
-    definition = "mean log-likelihood of the rows in nats, in the units of the data"
-    if fitted.network.density.normalised and fitted.log_normaliser is not None:
-        constant, normaliser = fitted.log_normaliser, "the density is normalised by itself"
-    elif fitted.n_features <= 2:
-        low, high = fitted.bounds()
-        constant = grid_log_normaliser(fitted.log_density, low, high)
-    elif fitted.log_normaliser is not None:
-        constant, normaliser = fitted.log_normaliser, "importance sampling"
-    else:
-        name, constant, normaliser = "mean_log_density", 0.0, "unknown"
-        definition = "mean unnormalised log-density of the rows: only differences mean something"
-    protocol = {
-        "definition": definition,
-        "split": dataset.split,
-        "n": len(dataset.x),
-        "normaliser": normaliser,
-    }
-    return [*figures, Figure(name, float(fitted.log_density(dataset.x).mean()) - constant, protocol)]
-
-
-def _write_predictions(fitted: FittedModel, blocks: Iterator[NDArray[Any]], output: Path) -> int:
-    """Stream rows through the model into a CSV; returns their number."""
+def _write_predictions(fitted: FittedModel, blocks: Iterator[sources.Block], output: Path) -> int:
+    """Stream rows through the model into a CSV, pictures with their names; returns the number of rows."""
     knows_density = fitted.models_density
     rows = 0
 
@@ -322,15 +379,19 @@ def _write_predictions(fitted: FittedModel, blocks: Iterator[NDArray[Any]], outp
         nonlocal rows
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["row", "cluster", "confidence", "log_density", "outlier_score"])
-            for block in blocks:
-                for logits, density in fitted.evaluate(block):
+            columns = ["cluster", "confidence", "log_density", "outlier_score"]
+            for number, block in enumerate(blocks):
+                if number == 0:
+                    writer.writerow([*(["row", "file"] if block.names else ["row"]), *columns])
+                first = rows
+                for logits, density in fitted.evaluate(block.x):
                     confidence, cluster = logits.double().softmax(-1).max(-1)
                     typical = density.cpu().numpy().astype(np.float64)
                     strange = fitted.outlier_score(typical)
                     n = len(typical)
                     shown = [
                         np.arange(rows, rows + n).tolist(),
+                        *([block.names[rows - first : rows - first + n]] if block.names else []),
                         cluster.tolist(),
                         [f"{v:.6f}" for v in confidence.tolist()],
                         [f"{v:.6g}" for v in typical.tolist()] if knows_density else [""] * n,
@@ -345,9 +406,9 @@ def _write_predictions(fitted: FittedModel, blocks: Iterator[NDArray[Any]], outp
     return rows
 
 
-def _checked(blocks: Iterator[NDArray[Any]], fitted: FittedModel, name: str) -> Iterator[NDArray[Any]]:
+def _checked(blocks: Iterator[sources.Block], fitted: FittedModel, name: str) -> Iterator[sources.Block]:
     for block in blocks:
-        _check_width(block, fitted, name)
+        _check_width(block.x, fitted, name)
         yield block
 
 

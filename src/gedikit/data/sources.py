@@ -14,6 +14,7 @@ from gedikit.data.official import OFFICIAL, OfficialSet, read_official
 from gedikit.errors import UsageError
 
 _TOY_SIZE = 1000
+IMAGE_SIZE = 32  # of pictures from a folder, unless another is asked for
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def load(
     split: str = "train",
     seed: int = 0,
     columns: tuple[str, ...] = (),
-    image_size: int = 32,
+    image_size: int = IMAGE_SIZE,
     image_channels: int | None = None,
     on_progress: Progress | None = None,
 ) -> Dataset:
@@ -103,7 +104,7 @@ def blocks(
     split: str = "train",
     seed: int = 0,
     columns: tuple[str, ...] = (),
-    image_size: int = 32,
+    image_size: int = IMAGE_SIZE,
     image_channels: int | None = None,
 ) -> Iterator[Block]:
     """The rows of `source` piece by piece; a file or folder larger than memory is never read whole."""

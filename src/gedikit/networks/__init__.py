@@ -1,5 +1,6 @@
 """Encoders, heads and flows: nothing but `nn.Module`s."""
 
+from gedikit.networks.brought import Brought, n_features_of
 from gedikit.networks.flow import SplineFlow
 from gedikit.networks.mlp import MLP, FourierFeatures, default_encoder, paper_encoder, paper_projector
 from gedikit.networks.normalised import BatchNorm, NormalisedMLP, calibrate, is_batch_normalised
@@ -8,6 +9,7 @@ from gedikit.networks.resnet8 import ResNet8, image_projector
 __all__ = [
     "MLP",
     "BatchNorm",
+    "Brought",
     "FourierFeatures",
     "NormalisedMLP",
     "ResNet8",
@@ -16,6 +18,7 @@ __all__ = [
     "default_encoder",
     "image_projector",
     "is_batch_normalised",
+    "n_features_of",
     "paper_encoder",
     "paper_projector",
 ]

@@ -52,7 +52,8 @@ def galleries(data: ReportData, found: Findings, darkroom: Darkroom) -> list[Gal
 
 def _gallery(data: ReportData, found: Findings, darkroom: Darkroom, k: int) -> Gallery:
     size = int(found.sizes[k])
-    return Gallery(k, cluster_color(k), size, size / len(data.x), _stacks(data, found, darkroom, k))
+    stacks = [stack for stack in _stacks(data, found, darkroom, k) if stack]
+    return Gallery(k, cluster_color(k), size, size / len(data.x), stacks)
 
 
 def _stacks(data: ReportData, found: Findings, darkroom: Darkroom, k: int) -> list[list[Strip]]:

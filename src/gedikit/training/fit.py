@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from gedikit import networks, objectives
 from gedikit.assignment import Assignment
@@ -26,6 +26,7 @@ from gedikit.settings import Settings
 from gedikit.training.health import HealthMonitor
 from gedikit.training.inputs import Inputs, look_at
 from gedikit.training.loop import History, Observer, train
+from gedikit.training.memory import out_of_memory
 from gedikit.training.negatives import Chains, Negatives, WeightedProposals
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
@@ -37,6 +38,8 @@ MAX_IMPORTANCE_FEATURES = 3
 _MAX_CENTERS = 2000
 _KEPT_SAMPLES = 5000
 _KEPT_REFERENCE = 512
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.uint8}
 
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -50,19 +53,29 @@ def fit(
     prior: NDArray[Any] | None = None,
     seed: int = 0,
     device: str = "auto",
+    encoder: nn.Module | None = None,
     observer: Observer | None = None,
     checkpoint: Checkpoint | None = None,
     history: History | None = None,
 ) -> tuple[FittedModel, History, TrainState]:
-    """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given."""
-    ready = prepare(x, method, settings, n_clusters=n_clusters, prior=prior, seed=seed, device=device)
+    """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given.
+
+    `encoder` is a module to train instead of the one that the settings name; it is not changed, a copy is.
+    """
+    ready = prepare(
+        x, method, settings, n_clusters=n_clusters, prior=prior, seed=seed, device=device, encoder=encoder
+    )
     state = ready.new_state()
     if checkpoint is not None:
         state.restore(*checkpoint)
     history = history or History()
     monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
-    with threads(ready.settings.threads if ready.device.type == "cpu" else 0):
-        train(state, ready.step, monitor, observer or Observer(), history, ready.optima)
+    with threads(ready.settings.threads if ready.device.type == "cpu" else 0), tuned_convolutions():
+        try:
+            train(state, ready.step, monitor, observer or Observer(), history, ready.optima)
+        except torch.OutOfMemoryError:
+            del state
+            raise out_of_memory(ready) from None
     return ready.finish(state), history, state
 
 
@@ -104,7 +117,7 @@ class Prepared:
     def new_state(self) -> TrainState:
         state = TrainState.new(
             copy.deepcopy(self.network),
-            None if self.chains is None else ReplayBuffer(self.chains.clone()),
+            None if self.chains is None else ReplayBuffer(self.chains.clone(), DTYPES[self.settings.buffer_dtype]),
             torch.tensor(self.settings.step_size * self.bandwidth, device=self.device),
             torch.Generator(self.device).manual_seed(self.seed),
             self.settings,
@@ -139,6 +152,7 @@ class Prepared:
             reference=self.inputs.rows(self._some_rows()).to(self.device),
             info={
                 "seed": self.seed,
+                "brought": isinstance(network.encoder, networks.Brought),
                 "sampler": "exact" if network.density.normalised else self.settings.sampler,
                 "iterations": state.iteration,
                 "n_samples": len(self.x),
@@ -180,6 +194,7 @@ def prepare(
     prior: NDArray[Any] | None = None,
     seed: int = 0,
     device: str = "auto",
+    encoder: nn.Module | None = None,
 ) -> Prepared:
     """Look at the data and build everything that does not change during training."""
     where = resolve_device(device)
@@ -194,7 +209,9 @@ def prepare(
     references = None
     if method.generative == "contrastive-energy":
         references = inputs.rows(torch.randperm(len(x), generator=setup)[: settings.references])
-    network = build_model(method, settings, x.shape[1], n_clusters, inputs.bandwidth, setup, references).to(where)
+    network = build_model(
+        method, settings, x.shape[1], n_clusters, inputs.bandwidth, setup, references, copy.deepcopy(encoder)
+    ).to(where)
     network.compute_in(precision(settings, where))
     negatives, chains = _negatives(method, settings, inputs, len(x), setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
@@ -225,6 +242,17 @@ def threads(n: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def tuned_convolutions() -> Iterator[None]:
+    """Let cuDNN time its algorithms: an iteration's shapes are the same thousands of times."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def _weights(method: Method, settings: Settings) -> dict[str, float | Tensor]:

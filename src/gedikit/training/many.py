@@ -19,7 +19,7 @@ from gedikit.fitted import FittedModel
 from gedikit.methods import Method
 from gedikit.sampling import Box, ReplayBuffer
 from gedikit.settings import Settings
-from gedikit.training.fit import Prepared, fingerprint, prepare, threads
+from gedikit.training.fit import DTYPES, Prepared, fingerprint, prepare, threads
 from gedikit.training.health import HealthMonitor, Snapshot
 from gedikit.training.loop import History, Observer, train
 from gedikit.training.negatives import Chains, Source, StackedProposals, WeightedProposals
@@ -205,7 +205,7 @@ def _stacked_state(ready: Sequence[Prepared]) -> TrainState:
     steps = torch.tensor([settings.step_size * r.bandwidth for r in ready], device=ready[0].device)
     return TrainState.new(
         stack([r.network for r in ready]),
-        ReplayBuffer(torch.stack(chains)) if chains else None,
+        ReplayBuffer(torch.stack(chains), DTYPES[settings.buffer_dtype]) if chains else None,
         steps[:, None, None],
         [torch.Generator(r.device).manual_seed(r.seed) for r in ready],
         settings,

@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gedikit import objectives
+from gedikit.model import frozen
 from gedikit.sampling import Box, ProposalBank, Proposals, adapt_step, init_chains, mala_step, run_sgld
 from gedikit.settings import Settings
-from gedikit.training.state import TrainState, frozen
+from gedikit.training.state import TrainState
 
 
 class Samples(NamedTuple):
@@ -125,4 +126,4 @@ class Chains:
 
     def final(self, state: TrainState, n: int) -> tuple[Float[Tensor, "n d"], None]:
         assert state.buffer is not None
-        return state.buffer.positions[:n].clone(), None
+        return state.buffer.first(n), None

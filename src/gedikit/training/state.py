@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gedikit import networks
 from gedikit.errors import UsageError
 from gedikit.model import EnergyClassifier
 from gedikit.randomness import Randomness
@@ -187,19 +186,3 @@ def _generator_state(generator: Randomness) -> Tensor:
     if isinstance(generator, torch.Generator):
         return generator.get_state()
     return torch.stack([g.get_state() for g in generator])
-
-
-@contextmanager
-def frozen(network: nn.Module) -> Iterator[None]:
-    """No gradients for the weights: sampling wants those of its input alone. What is the same for all passes
-    through unchanging weights is prepared once."""
-    network.requires_grad_(False)
-    held = [module for module in network.modules() if isinstance(module, networks.ResNet8)]
-    for module in held:
-        module.hold()
-    try:
-        yield
-    finally:
-        for module in held:
-            module.release()
-        network.requires_grad_(True)

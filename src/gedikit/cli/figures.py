@@ -1,0 +1,214 @@
+"""What can be measured of a model: against labels, as a density, as features, as a generator, on other data."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from gedikit.data import sources
+from gedikit.data.image_views import scaled
+from gedikit.data.official import data_root
+from gedikit.errors import UsageError
+from gedikit.evaluation import (
+    Figure,
+    Inception,
+    batch_mean_nmi,
+    clustering_figures,
+    confidence,
+    constant_images,
+    fid_figure,
+    gradient_norm,
+    grid_log_normaliser,
+    image_statistics,
+    interpolated_images,
+    knn_probe,
+    linear_probe,
+    noise_images,
+    ood_figures,
+    typicality,
+)
+from gedikit.fitted import FittedModel
+from gedikit.runs import Run
+from gedikit.training import Observer
+from gedikit.training.state import TrainState
+
+SYNTHETIC = ("noise", "constant", "interpolated")
+_PAPER_BATCH = 100
+_BLOCK = 1000
+
+
+def headline_figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
+    """Agreement with labels where there are any, and the density where one was learned."""
+    figures = []
+    if dataset.y is not None:
+        known = ~pd.isna(dataset.y)
+        if known.any():
+            clusters, by = fitted.labels(dataset.x[known]), fitted.assignment.description
+            figures += clustering_figures(dataset.y[known], clusters, dataset.split, labels_by=by)
+            if dataset.name in sources.BUILTIN and fitted.settings.image_shape:
+                figures.append(
+                    batch_mean_nmi(dataset.y, clusters, _PAPER_BATCH, dataset.split, seed=0, labels_by=by)
+                )
+    return [*figures, *_density_figures(fitted, dataset)]
+
+
+def _density_figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
+    if not fitted.models_density:
+        return []
+    name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
+    definition = "mean log-likelihood of the rows in nats, in the units of the data"
+    if fitted.network.density.normalised and fitted.log_normaliser is not None:
+        constant, normaliser = fitted.log_normaliser, "the density is normalised by itself"
+    elif fitted.n_features <= 2:
+        low, high = fitted.bounds()
+        constant = grid_log_normaliser(fitted.log_density, low, high)
+    elif fitted.log_normaliser is not None:
+        constant, normaliser = fitted.log_normaliser, "importance sampling"
+    else:
+        name, constant, normaliser = "mean_log_density", 0.0, "unknown"
+        definition = "mean unnormalised log-density of the rows: only differences mean something"
+    protocol = {
+        "definition": definition,
+        "split": dataset.split,
+        "n": len(dataset.x),
+        "normaliser": normaliser,
+    }
+    return [Figure(name, float(fitted.log_density(dataset.x).mean()) - constant, protocol)]
+
+
+def probe_figures(fitted: FittedModel, train: sources.Dataset, test: sources.Dataset, seed: int) -> list[Figure]:
+    """How much of the labels a linear layer or the neighbours find in the features."""
+    if train.y is None or test.y is None:
+        raise UsageError("probes are trained and tested on labels, and this data has none")
+    features = [torch.from_numpy(fitted.features(d.x)).to(fitted.device) for d in (train, test)]
+    labels = [torch.from_numpy(np.asarray(d.y, dtype=np.int64)).to(fitted.device) for d in (train, test)]
+    args = (features[0], labels[0], features[1], labels[1])
+    return [*linear_probe(*args, seed=seed), *knn_probe(*args)]
+
+
+def fid_figures(
+    fitted: FittedModel, train: sources.Dataset, n: int, steps: int, seed: int, images: NDArray[Any] | None = None
+) -> list[Figure]:
+    """Fréchet distance between n generated images and the training images."""
+    if train.image_shape is None:
+        raise UsageError("FID compares images, and this data has none")
+    extractor = Inception(inception_path(), fitted.device)
+    reference = image_statistics(
+        _pictures(train.x, train.image_shape),
+        extractor,
+        images=f"{train.name}, {train.split}",
+        cache=data_root() / "statistics",
+    )
+    if images is None:
+        images, _ = fitted.sample(n, steps=steps, start="noise", seed=seed)
+    made = _pictures(as_pixels(fitted, images), train.image_shape)
+    by = f"{steps} Langevin steps from uniform noise, seed {seed}"
+    return [fid_figure(made, reference, extractor, samples_by=by)]
+
+
+def inception_path() -> Path:
+    path = data_root() / "inception" / "fid_inception_v3.pt"
+    if not path.exists():
+        raise UsageError(
+            f"FID needs the Inception network as TorchScript at {path}: (n, 3, 299, 299) → (n, 2048) features"
+        )
+    return path
+
+
+def outlier_figures(
+    fitted: FittedModel, inside: sources.Dataset, outside: Sequence[str], seed: int
+) -> list[Figure]:
+    """How well each score tells the data from other data: built-in sets, or made ones."""
+    if not fitted.models_density:
+        raise UsageError(f"{fitted.method!r} learns no density to tell outliers by")
+    scores = _scores(fitted, inside.x)
+    figures = []
+    for name in outside:
+        others = _scores(fitted, _outside(name, inside, seed))
+        for score, values in scores.items():
+            made = ood_figures(values, others[score], score=score, inside_name=inside.name, outside_name=name)
+            figures += [Figure(f"{f.name} ({name}, {score})", f.value, f.protocol) for f in made]
+    return figures
+
+
+def _scores(fitted: FittedModel, x: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+    log_density = fitted.log_density(x)
+    norms = [gradient_norm(g.flatten(1).cpu().numpy()) for g in fitted.gradients(x)]
+    return {
+        "log_density": log_density,
+        "confidence": confidence(fitted.posterior(x)),
+        "gradient_norm": np.concatenate(norms),
+        "typicality": typicality(log_density, fitted.quantiles),
+    }
+
+
+def _outside(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
+    shape = inside.image_shape
+    if shape is None:
+        raise UsageError("outliers are told from images, and this data has none")
+    if name == "noise":
+        made = noise_images(len(inside.x), shape, seed)
+    elif name == "constant":
+        made = constant_images(len(inside.x), shape, seed)
+    elif name == "interpolated":
+        made = interpolated_images(_pictures(inside.x, shape), seed)
+    else:
+        other = sources.load(name, split="test")
+        if other.image_shape != shape:
+            raise UsageError(f"{name} has images of shape {other.image_shape}; the model was trained on {shape}")
+        return other.x
+    return made.reshape(len(made), -1)
+
+
+def as_pixels(fitted: FittedModel, x: NDArray[Any]) -> NDArray[np.uint8]:
+    """Rows in the units of the data as bytes."""
+    low, high = fitted.bounds()
+    shares = (np.clip(x, low, high) - low) / (high - low)
+    pixels: NDArray[np.uint8] = np.rint(255 * shares).astype(np.uint8)
+    return pixels
+
+
+def _pictures(x: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
+    return x.reshape(-1, *shape)
+
+
+class TestSetWatch(Observer):
+    """Passes on what it hears, and every so often looks how the averaged network does on labelled images."""
+
+    def __init__(self, shown: Observer, run: Run, test: sources.Dataset, every: int):
+        self.shown, self.run, self.test, self.every = shown, run, test, every
+        self.next = every
+
+    def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:
+        self.next = (state.iteration // self.every + 1) * self.every
+        self.shown.started(state, iterations, optima)
+
+    def event(self, text: str) -> None:
+        self.shown.event(text)
+
+    def measured(self, state: TrainState, row: dict[str, float]) -> None:
+        self.shown.measured(state, row)
+        if state.iteration < self.next:
+            return
+        self.next += self.every
+        clusters = self._clusters(state)
+        by = "argmax of the averaged network's posterior"
+        made = clustering_figures(np.asarray(self.test.y), clusters, self.test.split, labels_by=by)
+        values = {figure.name: round(figure.value, 4) for figure in made}
+        self.run.append(self.run.evaluations_path, json.dumps({"iteration": state.iteration, **values}))
+        told = "  ".join(f"{name.upper()} {value:.3f}" for name, value in values.items())
+        self.shown.event(f"iteration {state.iteration}: {told} ({self.test.split})")
+
+    def _clusters(self, state: TrainState) -> NDArray[np.int64]:
+        device = state.weights.device
+        found = []
+        with torch.no_grad():
+            for start in range(0, len(self.test.x), _BLOCK):
+                raw = torch.from_numpy(np.ascontiguousarray(self.test.x[start : start + _BLOCK]))
+                found.append(state.average.logits(scaled(raw.to(device))).argmax(-1).cpu())
+        return torch.cat(found).numpy()

@@ -1,0 +1,28 @@
+"""Reports on short fits."""
+
+import pytest
+
+from gedikit.estimator import GEDI
+from gedikit.evaluation import clustering_figures
+from gedikit.report import ReportData
+
+
+@pytest.fixture(scope="session")
+def report_of():
+    def make(x, y=None, n_clusters=2, *, image_shape=None, columns=None, title="a title", **params):
+        model = GEDI(n_clusters, max_iter=50, random_state=0, device="cpu", **params).fit(x)
+        figures = [] if y is None else clustering_figures(y, model.labels_, "all rows", labels_by="posterior")
+        return ReportData(
+            title=title,
+            fitted=model.fitted_,
+            x=x,
+            labels=y,
+            image_shape=image_shape,
+            history=model.history_,
+            optima=model.fitted_.info["optima"],
+            diagnosis=model.diagnose(),
+            figures=figures,
+            columns=columns,
+        )
+
+    return make
