@@ -15,10 +15,12 @@ from sklearn.base import (
 )
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
 
 from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
+from gedikit.recipes import image_recipe
 from gedikit.settings import Settings
 from gedikit.training import Observer, fit
 from gedikit.training.fit import Checkpoint, resolve_device
@@ -47,6 +49,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         Any other setting by name, for example ``{"invariance": 20, "sampler": "mala"}``.
     random_state : int, RandomState or None, default=None
         The same integer gives the same model, bit for bit on a CPU.
+    image_shape : tuple of int, default=None
+        (height, width, channels) where rows are images, flattened in this order. Arrays of shape
+        (n_samples, height, width) or (n_samples, height, width, channels) need not say so.
+    encoder : torch.nn.Module, default=None
+        Your own network, from images (n, channels, height, width) or rows (n, n_features) to features (n, k),
+        without batch statistics. A copy of it is trained.
     device : str, default="auto"
         "auto" takes a GPU where there is one.
     verbose : int, default=0
@@ -89,6 +97,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         batch_size: int | None = None,
         learning_rate: float | None = None,
         options: Mapping[str, Any] | None = None,
+        image_shape: tuple[int, ...] | None = None,
+        encoder: nn.Module | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 0,
@@ -100,19 +110,28 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.options = options
+        self.image_shape = image_shape
+        self.encoder = encoder
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
 
-    def resolved_settings(self) -> Settings:
+    def resolved_settings(self, image_shape: tuple[int, ...] | None = None) -> Settings:
         """Every setting of the fit: the method's, changed by this estimator's parameters."""
+        options = dict(self.options or {})
+        shape = tuple(options.get("image_shape") or image_shape or self.image_shape or ())
+        forced = self.encoder is not None or options.get("network") == "resnet8"
+        recipe: dict[str, Any] = {}
+        if "network" not in options or forced:
+            on_gpu = resolve_device(self.device).type == "cuda"
+            recipe = image_recipe(shape, "", on_gpu=on_gpu, forced=forced)
         direct = {
             "iterations": self.max_iter,
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
         }
         given = {name: value for name, value in direct.items() if value is not None}
-        return get_method(self.method).settings(**{**(self.options or {}), **given})
+        return get_method(self.method).settings(recipe, **{**options, **given})
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Train on the rows of X; y is ignored."""
@@ -131,8 +150,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         history: History | None = None,
     ) -> Self:
         """`fit`, telling `observer` how it goes and going on from `checkpoint` and `history` if given."""
-        x = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        settings = self.resolved_settings()
+        rows, shape = _as_rows(X)
+        x = validate_data(self, rows, dtype=[np.float64, np.float32, np.uint8], ensure_min_samples=2)
+        settings = self.resolved_settings(shape)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if isinstance(self.random_state, int | np.integer):
             seed = int(self.random_state)
@@ -144,6 +164,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             prior=None if self.prior is None else np.asarray(self.prior),
             seed=seed,
             device=self.device,
+            encoder=self.encoder,
             observer=observer,
             checkpoint=checkpoint,
             history=history,
@@ -216,9 +237,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         fitted.save(Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "auto") -> "GEDI":
-        """A model that `save` wrote; nothing is unpickled."""
-        return cls.from_fitted(FittedModel.load(Path(path), resolve_device(device)), device)
+    def load(cls, path: str | Path, device: str = "auto", encoder: nn.Module | None = None) -> "GEDI":
+        """A model that `save` wrote; nothing is unpickled. An encoder of your own is needed again."""
+        return cls.from_fitted(FittedModel.load(Path(path), resolve_device(device), encoder), device)
 
     @classmethod
     def from_fitted(cls, fitted: FittedModel, device: str = "auto") -> "GEDI":
@@ -260,8 +281,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "fitted_")
-        x: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows, _ = _as_rows(X)
+        x: NDArray[Any] = validate_data(self, rows, dtype=[np.float64, np.float32, np.uint8], reset=False)
         return x
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
+
+
+def _as_rows(X: ArrayLike) -> tuple[ArrayLike, tuple[int, ...] | None]:
+    """Arrays of images as rows, and their shape; anything else as it is."""
+    if not isinstance(X, np.ndarray) or X.ndim not in (3, 4):
+        return X, None
+    shape = (*X.shape[1:3], X.shape[3] if X.ndim == 4 else 1)
+    return X.reshape(len(X), -1), shape

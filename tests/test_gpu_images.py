@@ -1,0 +1,159 @@
+"""Images on a CUDA device: the fast iteration is the plain one, only faster."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gedikit import GEDI
+from gedikit.bench.measure import bench_settings, prepared
+from gedikit.errors import UsageError
+from gedikit.methods import get_method
+from gedikit.networks.stem import SLOPE, stem
+from gedikit.recipes import image_recipe
+from gedikit.training import fit
+from gedikit.training.fit import prepare
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+SHAPE = (32, 32, 3)
+
+
+def blobs(n: int) -> np.ndarray:
+    """Pictures of two kinds: bright above or bright below, in any colour."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 60, (n, *SHAPE))
+    colour = rng.integers(80, 195, (n, 1, 1, 3))
+    half = rng.integers(0, 2, n)
+    for i in range(n):
+        images[i, 16 * half[i] : 16 * half[i] + 16] += colour[i]
+    return images.astype(np.uint8).reshape(n, -1)
+
+
+def settings(**changes):
+    recipe = image_recipe(SHAPE, "folder", on_gpu=True)
+    small = {
+        "width": 32,
+        "batch_size": 64,
+        "negatives": 64,
+        "steps": 5,
+        "buffer": 500,
+        "warmup": 10,
+        "log_every": 1,
+    }
+    return get_method("gedi").settings({**recipe, **small, "log_every": 1}, **changes)
+
+
+@pytest.mark.parametrize(("shape", "filters"), [((5, 32, 32, 3), 128), ((3, 28, 28, 1), 64), ((2, 8, 12, 3), 256)])
+def test_stem_kernels_compute_the_convolution_and_its_gradients(shape, filters):
+    torch.manual_seed(0)
+    x = (torch.rand(shape, device="cuda") * 2 - 1).bfloat16().float().requires_grad_()
+    weight = (0.3 * torch.randn(filters, shape[3], 3, 3, device="cuda")).bfloat16().requires_grad_()
+    bias = (0.1 * torch.randn(filters, device="cuda")).bfloat16().requires_grad_()
+    ours = stem(x, weight, bias)
+    plain_weight = weight.detach().float().requires_grad_()
+    plain_bias = bias.detach().float().requires_grad_()
+    plain_x = x.detach().clone().requires_grad_()
+    plain = F.leaky_relu(F.conv2d(plain_x.permute(0, 3, 1, 2), plain_weight, plain_bias, padding=1), SLOPE)
+    gradient = torch.randn_like(plain).bfloat16()
+    found = torch.autograd.grad(ours, (x, weight, bias), gradient)
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        wanted = torch.autograd.grad(plain, (plain_x, plain_weight, plain_bias), gradient.float())
+    assert relative(ours, plain) < 4e-3
+    for a, b in zip(found, wanted, strict=True):
+        assert a.shape == b.shape
+        assert relative(a, b) < 8e-3
+
+
+def test_gradient_of_the_fast_iteration_is_that_of_the_plain_one():
+    x = blobs(256)
+    gradients = []
+    for changes in ({"acceleration": "off", "precision": "float32"}, {}):
+        ready = prepare(x, get_method("gedi"), settings(steps=1, **changes), n_clusters=2, seed=0, device="cuda")
+        state = ready.new_state()
+        ready.step(state)
+        gradients.append(state.weights.grad.clone())
+    assert relative(gradients[1], gradients[0]) < 0.03
+
+
+def test_losses_of_200_iterations_overlay():
+    x = blobs(512)
+    histories = []
+    for changes in ({"acceleration": "off", "precision": "float32"}, {}):
+        asked = settings(iterations=200, **changes)
+        _, history, _ = fit(x, get_method("gedi"), asked, n_clusters=2, seed=0, device="cuda")
+        histories.append(history.rows)
+    assert len(histories[0]) == 200
+    for name, tolerance in (("invariance", 0.06), ("prior", 0.03), ("mutual_information", 0.06)):
+        plain, fast = (np.array([row[name] for row in rows]) for rows in histories)
+        smooth = np.ones(10) / 10  # batch by batch both are noisy
+        gap = np.abs(np.convolve(plain, smooth, "valid") - np.convolve(fast, smooth, "valid"))
+        assert gap.max() < tolerance, (name, gap.max())
+
+
+def test_captured_iterations_equal_those_run_one_operation_at_a_time():
+    x = blobs(256)
+    rows = []
+    for acceleration in ("off", "auto"):
+        asked = settings(iterations=12, acceleration=acceleration)
+        _, history, _ = fit(x, get_method("gedi"), asked, n_clusters=2, seed=0, device="cuda")
+        rows.append(history.rows)
+    for eager, captured in zip(*rows, strict=True):
+        for name in ("invariance", "prior", "generative"):
+            assert captured[name] == pytest.approx(eager[name], rel=0.02, abs=0.02), name
+
+
+def test_a_resumed_run_goes_on_where_it_was():
+    x = blobs(256)
+    whole = prepare(x, get_method("gedi"), settings(iterations=12), n_clusters=2, seed=0, device="cuda")
+    state = whole.new_state()
+    for _ in range(8):
+        whole.step(state)
+    tensors = {name: t.clone() for name, t in state.tensors().items()}
+    meta = state.meta()
+    later = [whole.step(state, measure=True)[0]["prior"] for _ in range(4)]
+    again = whole.new_state()
+    again.restore(tensors, meta)
+    repeated = [whole.step(again, measure=True)[0]["prior"] for _ in range(4)]
+    assert repeated == pytest.approx(later, rel=1e-2)
+
+
+def test_an_iteration_on_cifar_sized_batches_stays_within_8_gib():
+    ready = prepared(bench_settings(256, 128, 20, 32), "cuda")
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    state = ready.new_state()
+    for i in range(8):
+        ready.step(state, measure=i % 2 == 0)
+    assert torch.cuda.max_memory_reserved() < 8 * 2**30
+
+
+def test_too_little_memory_names_a_batch_that_fits():
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(1.5 * 2**30 / total)
+    try:
+        with pytest.raises(UsageError, match=r"batch_size=\d+ and negatives=\d+ would fit"):
+            fit(blobs(4096), get_method("gedi"), settings(width=128, batch_size=4096, negatives=4096, iterations=4),
+                n_clusters=2, device="cuda")  # fmt: skip
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        torch.cuda.empty_cache()
+
+
+def test_fit_finds_the_two_kinds_and_generates_pictures():
+    x = blobs(512)
+    kinds = x.reshape(-1, *SHAPE)[:, :16].mean((1, 2, 3)) > x.reshape(-1, *SHAPE)[:, 16:].mean((1, 2, 3))
+    options = {"width": 32, "batch_size": 64, "negatives": 64, "steps": 5, "warmup": 50, "buffer": 500}
+    model = GEDI(2, image_shape=SHAPE, max_iter=400, random_state=0, device="cuda", options=options).fit(x)
+    agreement = np.mean(model.labels_ == kinds)
+    assert max(agreement, 1 - agreement) > 0.95
+    made, _ = model.sample(8, steps=20, random_state=0)
+    assert made.shape == (8, 3072)
+    assert 0 <= made.min() <= made.max() <= 255
+
+
+def relative(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.float() - b.float()).norm() / b.float().norm())
