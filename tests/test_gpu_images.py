@@ -82,7 +82,7 @@ def test_losses_of_200_iterations_overlay():
     x = blobs(512)
     histories = []
     for changes in ({"acceleration": "off", "precision": "float32"}, {}):
-        asked = settings(iterations=200, **changes)
+        asked = settings(iterations=200, learning_rate=5e-5, **changes)  # larger steps amplify any rounding
         _, history, _ = fit(x, get_method("gedi"), asked, n_clusters=2, seed=0, device="cuda")
         histories.append(history.rows)
     assert len(histories[0]) == 200
@@ -156,4 +156,4 @@ def test_fit_finds_the_two_kinds_and_generates_pictures():
 
 
 def relative(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float((a.float() - b.float()).norm() / b.float().norm())
+    return float((a.detach().float() - b.detach().float()).norm() / b.detach().float().norm())

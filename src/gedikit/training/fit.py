@@ -71,11 +71,14 @@ def fit(
     history = history or History()
     monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
     with threads(ready.settings.threads if ready.device.type == "cpu" else 0), tuned_convolutions():
+        enough = True
         try:
             train(state, ready.step, monitor, observer or Observer(), history, ready.optima)
         except torch.OutOfMemoryError:
-            del state
-            raise out_of_memory(ready) from None
+            enough = False  # what the error holds on to is let go of before anything else is tried
+        if not enough:
+            del state, monitor
+            raise out_of_memory(ready)
     return ready.finish(state), history, state
 
 

@@ -1,5 +1,6 @@
 """What to say when a GPU's memory is too small: the batch that would have fitted."""
 
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def batch_that_fits(ready: "Prepared") -> int | None:
 
 
 def _peak(ready: "Prepared", size: int) -> int:
+    gc.collect()
     torch.cuda.empty_cache()
     settings = ready.settings.replace(batch_size=size, negatives=size, acceleration="off")
     trial = replace(ready, settings=settings, step=replace(ready.step, settings=settings))
