@@ -61,7 +61,8 @@ def record(run: Run, out: Path, fid: int, seconds: float) -> None:
     began = time.monotonic()
     figures = measured.headline_figures(fitted, test)
     figures += measured.probe_figures(fitted, train, test, seed=0)
-    figures += measured.outlier_figures(fitted, test, there, seed=0)
+    others = {name: measured.outside_rows(name, test, seed=0) for name in there}
+    figures += measured.outlier_figures(fitted, test, others)
     images, _ = fitted.sample(max(fid, 100), steps=500, start="noise", seed=0)
     if fid:
         figures += measured.fid_figures(fitted, train, fid, 500, 0, images)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from gedikit.diagnosis import Diagnosis, diagnose
+from gedikit.errors import DataError
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
 from gedikit.recipes import image_recipe
@@ -239,10 +240,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", encoder: nn.Module | None = None) -> "GEDI":
         """A model that `save` wrote; nothing is unpickled. An encoder of your own is needed again."""
-        return cls.from_fitted(FittedModel.load(Path(path), resolve_device(device), encoder), device)
+        return cls.from_fitted(FittedModel.load(Path(path), resolve_device(device), encoder), device, encoder)
 
     @classmethod
-    def from_fitted(cls, fitted: FittedModel, device: str = "auto") -> "GEDI":
+    def from_fitted(cls, fitted: FittedModel, device: str = "auto", encoder: nn.Module | None = None) -> "GEDI":
         method = get_method(fitted.method)
         base = method.settings().as_dict()
         named = {"iterations": "max_iter", "batch_size": "batch_size", "learning_rate": "learning_rate"}
@@ -253,6 +254,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             method=fitted.method,
             prior=None if uniform else fitted.prior,
             options=options or None,
+            encoder=encoder,
             random_state=fitted.info["seed"],
             device=device,
             **{param: getattr(fitted.settings, name) for name, param in named.items()},
@@ -294,4 +296,6 @@ def _as_rows(X: ArrayLike) -> tuple[ArrayLike, tuple[int, ...] | None]:
     if not isinstance(X, np.ndarray) or X.ndim not in (3, 4):
         return X, None
     shape = (*X.shape[1:3], X.shape[3] if X.ndim == 4 else 1)
+    if shape[2] not in (1, 3):
+        raise DataError(f"arrays of images have 1 or 3 channels in their last dimension, not the shape {X.shape}")
     return X.reshape(len(X), -1), shape

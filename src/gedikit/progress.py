@@ -5,6 +5,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from gedikit.training.loop import Observer
 from gedikit.training.state import TrainState
@@ -21,10 +22,10 @@ class ProgressLine(Observer):
         self.live = self.console.is_terminal
         self.bar = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=10, table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[losses]}"),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[losses]}", table_column=Column(no_wrap=False)),
             console=self.console,
             transient=True,
             disable=not self.live,
@@ -33,7 +34,7 @@ class ProgressLine(Observer):
         self.iterations = 0
         self.began = self.printed = time.monotonic()
         self.first = 0
-        self.task: TaskID = self.bar.add_task("reading the data's geometry", total=None, rate="", losses="")
+        self.task: TaskID = self.bar.add_task("getting ready", total=None, rate="", losses="")
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -54,13 +55,12 @@ class ProgressLine(Observer):
         losses = "  ".join(self._one(name, row[name]) for name in shown if name in row)
         if self.live:
             at = f"{state.iteration}/{self.iterations}"
-            speed = f"{rate:.0f} it/s"
-            self.bar.update(self.task, completed=state.iteration, description=at, rate=speed, losses=losses)
+            self.bar.update(self.task, completed=state.iteration, description=at, rate=_speed(rate), losses=losses)
         elif time.monotonic() - self.printed > _PLAIN_EVERY or state.iteration == self.iterations:
             self.printed = time.monotonic()
             left = (self.iterations - state.iteration) / max(rate, 1e-9)
             self.console.print(
-                f"{state.iteration}/{self.iterations}  {rate:.0f} it/s  {left:.0f} s left  {losses}",
+                f"{state.iteration}/{self.iterations}  {_speed(rate)}  {_duration(left)} left  {losses}",
                 markup=False,
                 highlight=False,
                 soft_wrap=True,
@@ -72,3 +72,16 @@ class ProgressLine(Observer):
     def _one(self, name: str, value: float) -> str:
         best = f"/{self.optima[name]:.3g}" if name in self.optima else ""
         return f"{_SHORT.get(name, name)} {value:.3g}{best}"
+
+
+def _speed(rate: float) -> str:
+    """Iterations a second, or seconds an iteration, whichever is the larger number."""
+    return f"{rate:.{0 if rate >= 10 else 1}f} it/s" if rate >= 1 else f"{1 / max(rate, 1e-9):.1f} s/it"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

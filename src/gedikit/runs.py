@@ -1,6 +1,8 @@
 """A run on disk: what was asked for, how it went, where it can go on, and what came out."""
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import tomllib
@@ -34,6 +36,7 @@ class RunConfig:
     device: str
     prior: tuple[float, ...]
     columns: tuple[str, ...]
+    image_shape: tuple[int, ...]  # where rows are images in bytes: height, width, channels
     fingerprint: str
     settings: dict[str, Any]
 
@@ -55,11 +58,13 @@ class RunConfig:
                 f"{path.parent} was written by gedikit {table.get('gedikit', '?')}, newer than this {__version__}: "
                 "upgrade gedikit"
             )
+        table.setdefault("image_shape", table.get("settings", {}).get("image_shape", ()))  # as once written
         try:
             values = {name: table[name] for name in cls.__dataclass_fields__}
         except KeyError as error:
             raise StorageError(f"{path} is damaged: {error.args[0]} is missing") from None
-        return cls(**{**values, "prior": tuple(values["prior"]), "columns": tuple(values["columns"])})
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists})
 
 
 @dataclass(frozen=True)
@@ -153,15 +158,12 @@ class Run:
         return None
 
     def history(self, up_to: int | None = None) -> History:
-        """The measurements on disk; with `up_to`, those after it are dropped from the file as well."""
-        history = History()
-        if not self.metrics_path.exists():
-            return history
-        rows = list(_json_lines(self.metrics_path))
+        """The measurements on disk; with `up_to`, what was written after it is dropped from the files as well."""
         if up_to is not None:
-            rows = [row for row in rows if row["iteration"] <= up_to]
-            write_text(self.metrics_path, "".join(json.dumps(row) + "\n" for row in rows))
-        for row in rows:
+            for path in (self.metrics_path, self.evaluations_path):
+                _cut_back(path, up_to)
+        history = History()
+        for row in _json_lines(self.metrics_path):
             history.add(row)
         return history
 
@@ -195,6 +197,8 @@ class RunRecorder(Observer):
         if self.signal is not None:
             raise KeyboardInterrupt  # asked twice: now
         self.signal = number
+        with contextlib.suppress(OSError):  # past Python's buffers, which may be in the middle of a line
+            os.write(2, b"\nstopping at the next measurement; asked again, at once\n")
 
     def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:
         self.last_checkpoint = state.iteration
@@ -234,7 +238,15 @@ def _toml_lines(table: dict[str, Any]) -> Iterable[str]:
     return [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in table.items()]
 
 
+def _cut_back(path: Path, iteration: int) -> None:
+    if path.exists():
+        kept = [json.dumps(row) + "\n" for row in _json_lines(path) if row["iteration"] <= iteration]
+        write_text(path, "".join(kept))
+
+
 def _json_lines(path: Path) -> Iterable[dict[str, Any]]:
+    if not path.exists():
+        return
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             yield json.loads(line)

@@ -63,6 +63,7 @@ class Settings:
     augmentation: str = "walk"  # walk | noise, or a preset for images
     noise: float = 0.5  # of the views, in noise_unit
     noise_unit: str = "bandwidth"  # bandwidth | absolute
+    image_walks: str = "off"  # images: x′ is made of a neighbour by pixels instead of x itself: on | off
     neighbours: int = 10
     walk_hold: float = 0.3  # share of the training with the longest walks
     walk_end: float = 0.8  # from here on single steps
@@ -153,6 +154,7 @@ _CHOICES = {
     "sampler": ("auto", "importance", "mala", "sgld"),
     "buffer_start": ("data", "noise"),
     "bounds": ("none", "reflect", "reject", "clip"),
+    "image_walks": ("on", "off"),
     "buffer_dtype": ("float32", "bfloat16", "uint8"),
     "precision": ("auto", "float32", "bfloat16"),
     "acceleration": ("auto", "off"),

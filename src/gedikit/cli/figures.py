@@ -1,7 +1,7 @@
 """What can be measured of a model: against labels, as a density, as features, as a generator, on other data."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +85,17 @@ def probe_figures(fitted: FittedModel, train: sources.Dataset, test: sources.Dat
     """How much of the labels a linear layer or the neighbours find in the features."""
     if train.y is None or test.y is None:
         raise UsageError("probes are trained and tested on labels, and this data has none")
-    features = [torch.from_numpy(fitted.features(d.x)).to(fitted.device) for d in (train, test)]
-    labels = [torch.from_numpy(np.asarray(d.y, dtype=np.int64)).to(fitted.device) for d in (train, test)]
+    known = [~pd.isna(d.y) for d in (train, test)]
+    features = [
+        torch.from_numpy(fitted.features(d.x[rows])).to(fitted.device)
+        for d, rows in zip((train, test), known, strict=True)
+    ]
+    codes, _ = pd.factorize(np.concatenate([train.y[known[0]], test.y[known[1]]]), sort=True)
+    labels = torch.from_numpy(codes.astype(np.int64)).to(fitted.device).split([len(f) for f in features])
     args = (features[0], labels[0], features[1], labels[1])
-    return [*linear_probe(*args, seed=seed), *knn_probe(*args)]
+    made = [*linear_probe(*args, seed=seed), *knn_probe(*args)]
+    splits = {"split": test.split, "trained_on": train.split}
+    return [Figure(f.name, f.value, {**f.protocol, **splits}) for f in made]
 
 
 def fid_figures(
@@ -97,6 +104,8 @@ def fid_figures(
     """Fréchet distance between n generated images and the training images."""
     if train.image_shape is None:
         raise UsageError("FID compares images, and this data has none")
+    if not fitted.models_density:
+        raise UsageError(f"{fitted.method!r} learns no density to generate images by")
     extractor = Inception(inception_path(), fitted.device)
     reference = image_statistics(
         _pictures(train.x, train.image_shape),
@@ -121,15 +130,15 @@ def inception_path() -> Path:
 
 
 def outlier_figures(
-    fitted: FittedModel, inside: sources.Dataset, outside: Sequence[str], seed: int
+    fitted: FittedModel, inside: sources.Dataset, outside: Mapping[str, NDArray[Any]]
 ) -> list[Figure]:
-    """How well each score tells the data from other data: built-in sets, or made ones."""
+    """How well each score tells the data from other data, given by name."""
     if not fitted.models_density:
         raise UsageError(f"{fitted.method!r} learns no density to tell outliers by")
     scores = _scores(fitted, inside.x)
     figures = []
-    for name in outside:
-        others = _scores(fitted, _outside(name, inside, seed))
+    for name, rows in outside.items():
+        others = _scores(fitted, rows)
         for score, values in scores.items():
             made = ood_figures(values, others[score], score=score, inside_name=inside.name, outside_name=name)
             figures += [Figure(f"{f.name} ({name}, {score})", f.value, f.protocol) for f in made]
@@ -147,7 +156,8 @@ def _scores(fitted: FittedModel, x: NDArray[Any]) -> dict[str, NDArray[np.float6
     }
 
 
-def _outside(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
+def outside_rows(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
+    """Images that are none of `inside`: made ones, a built-in set, or those of a file or folder."""
     shape = inside.image_shape
     if shape is None:
         raise UsageError("outliers are told from images, and this data has none")
@@ -158,9 +168,14 @@ def _outside(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
     elif name == "interpolated":
         made = interpolated_images(_pictures(inside.x, shape), seed)
     else:
-        other = sources.load(name, split="test")
+        if name not in sources.BUILTIN and not Path(name).exists():
+            raise UsageError(
+                f"--ood takes {', '.join(SYNTHETIC)}, built-in images, a file or a folder, not {name!r}"
+            )
+        other = sources.load(name, split="test", image_size=shape[0], image_channels=shape[2])
         if other.image_shape != shape:
-            raise UsageError(f"{name} has images of shape {other.image_shape}; the model was trained on {shape}")
+            size = "no images" if other.image_shape is None else f"images of {_size(other.image_shape)}"
+            raise UsageError(f"{name} has {size}; to be told from {inside.name} they must be {_size(shape)}")
         return other.x
     return made.reshape(len(made), -1)
 
@@ -171,6 +186,10 @@ def as_pixels(fitted: FittedModel, x: NDArray[Any]) -> NDArray[np.uint8]:
     shares = (np.clip(x, low, high) - low) / (high - low)
     pixels: NDArray[np.uint8] = np.rint(255 * shares).astype(np.uint8)
     return pixels
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    return f"{shape[0]} × {shape[1]} pixels in {'grey' if shape[2] == 1 else 'colour'}"
 
 
 def _pictures(x: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
@@ -195,7 +214,7 @@ class TestSetWatch(Observer):
         self.shown.measured(state, row)
         if state.iteration < self.next:
             return
-        self.next += self.every
+        self.next = (state.iteration // self.every + 1) * self.every
         clusters = self._clusters(state)
         by = "argmax of the averaged network's posterior"
         made = clustering_figures(np.asarray(self.test.y), clusters, self.test.split, labels_by=by)

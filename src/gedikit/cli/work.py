@@ -4,11 +4,14 @@ import csv
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
@@ -32,7 +35,7 @@ from gedikit.storage import write_atomically, write_bytes, write_text
 from gedikit.training import Observer
 from gedikit.training.fit import check_prior, check_rows, fingerprint, resolve, resolve_device
 
-console = Console(stderr=True, soft_wrap=True, highlight=False)
+console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def demo(data: str, out: Path, seed: int) -> None:
@@ -89,13 +92,17 @@ def fit(
         changes: dict[str, Any] = dict(parse_assignments(assignments or []))
         if iters is not None and epochs is not None:
             raise UsageError("--iters and --epochs both say how long to train: give one")
+        if epochs is not None and epochs < 1:
+            raise UsageError(f"--epochs must be at least 1, not {epochs}")
         if iters is not None:
             changes["iterations"] = iters
         if epochs is not None:
             changes["epochs"] = epochs
+        if image_size is not None and not _is_folder(data):
+            raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
         size = sources.IMAGE_SIZE if image_size is None else image_size
         config, dataset = _new(data, clusters, method or "gedi", seed or 0, changes, prior, device or "auto", size)
-        run = Run(out or Path("runs") / f"{Path(data).stem}-{config.method}-{config.seed}")
+        run = Run(out or Path("runs") / f"{_title(config.source)}-{config.method}-{config.seed}")
         run.create(config)
     _train(run, config, dataset, evaluate_every)
 
@@ -115,12 +122,12 @@ def _new(
         raise UsageError(f"--seed must not be negative, not {seed}")
     n_clusters = clusters if clusters is not None else sources.default_clusters(data) or 8
     class_prior = check_prior(_parse_prior(prior), n_clusters)
-    get_method(method).settings(**changes)  # what is wrong with them is said before data is read
+    wanted = get_method(method).settings(**changes)  # what is wrong with them is said before data is read
     on_gpu = resolve_device(device).type == "cuda"
     dataset = _read(data, seed, image_size=image_size)
     check_rows(dataset.x, n_clusters)
-    asked = tuple(changes.get("image_shape", ())) or dataset.image_shape or ()
-    recipe = image_recipe(asked, data, on_gpu=on_gpu, forced=changes.get("network") == "resnet8")
+    asked = wanted.image_shape or dataset.image_shape or ()
+    recipe = image_recipe(asked, data, on_gpu=on_gpu, forced=wanted.network == "resnet8")
     settings = get_method(method).settings(recipe, **changes)
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
@@ -133,6 +140,7 @@ def _new(
         device=device,
         prior=tuple(class_prior.tolist()),
         columns=dataset.columns,
+        image_shape=asked if dataset.x.dtype == np.uint8 else (),
         fingerprint=fingerprint(dataset.x),
         settings=resolve(settings, *dataset.x.shape).as_dict(),
     )
@@ -167,8 +175,7 @@ def _train(run: Run, config: RunConfig, dataset: sources.Dataset, evaluate_every
     else:
         checkpoint = run.latest_checkpoint(config.fingerprint)
         at = checkpoint[1]["iteration"] if checkpoint else 0
-        if at:
-            console.print(f"going on at iteration {at} of {config.settings['iterations']}")
+        console.print(_plan(config, at))
         model = GEDI(
             config.n_clusters,
             method=config.method,
@@ -183,11 +190,14 @@ def _train(run: Run, config: RunConfig, dataset: sources.Dataset, evaluate_every
                 model.fit_observed(dataset.x, recorder, checkpoint, run.history(up_to=at))
         model.save(run.model_path)
     fitted = _load(run.path, config.device)
-    rows = _write_predictions(fitted, iter([sources.Block(dataset.x, dataset.names)]), run.labels_path)
-    verdict = write_report(run, config, fitted, dataset)
+    with console.status("writing the report") if console.is_terminal else nullcontext():
+        rows = _write_predictions(fitted, iter([sources.Block(dataset.x, dataset.names)]), run.labels_path)
+        verdict = write_report(run, config, fitted, dataset)
     run.forget_checkpoints()
     console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
-    console.print(f"clusters of {rows} rows: {run.labels_path}")
+    if not verdict.healthy:
+        console.print(verdict.advice)
+    console.print(f"clusters of {rows} {'pictures' if dataset.names else 'rows'}: {run.labels_path}")
     console.print(f"report: {run.report_path}")
 
 
@@ -196,11 +206,14 @@ def predict(path: Path, data: str, output: Path, device: str) -> None:
     began = time.monotonic()
     config = Run(path).config()
     blocks = sources.blocks(
-        data, split="test", seed=config.data_seed, columns=config.columns, **_image_options(config)
+        data, split="test", seed=config.data_seed, columns=config.columns, **_image_options(config, data)
     )
-    rows = _write_predictions(fitted, _checked(blocks, fitted, data), output)
+    skipped: list[tuple[str, str]] = []
+    rows = _write_predictions(fitted, _checked(blocks, fitted, data, skipped), output)
     seconds = max(time.monotonic() - began, 1e-9)
-    console.print(f"{rows} rows to {output} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
+    _tell_skipped(skipped)
+    things = "pictures" if _is_folder(data) else "rows"
+    console.print(f"{rows} {things} to {output} in {seconds:.1f} s ({rows / seconds:,.0f} {things}/s)")
 
 
 def sample(
@@ -217,9 +230,12 @@ def sample(
     if output.suffix not in (".npz", ".csv", ".png"):
         raise UsageError(f"samples are written as .npz, .csv or .png, not as {output.suffix or 'no ending'!r}")
     fitted = _load(path, device)
-    x, info = fitted.sample(n, steps=steps, start=start, cluster=cluster, seed=seed)
-    y = fitted.labels(x)
+    made, info = fitted.sample(n, steps=steps, start=start, cluster=cluster, seed=seed)
+    y = fitted.labels(made)
+    shape = Run(path).config().image_shape
+    x: NDArray[Any] = np.clip(np.rint(made), 0, 255).astype(np.uint8) if shape else made
     if output.suffix == ".npz":
+        x = x.reshape(-1, *shape) if shape else x
         write_atomically(output, lambda p: _save_npz(p, x, y))
     elif output.suffix == ".csv":
         table = np.column_stack([x, y])
@@ -228,7 +244,7 @@ def sample(
             output, lambda p: np.savetxt(p, table, delimiter=",", header=header, comments="", fmt="%.9g")
         )
     else:
-        image = _image_shape(fitted, Run(path).config())
+        image = _image_shape(Run(path).config())
         if image is None and x.shape[1] != 2:
             raise UsageError(f"a picture needs two features or images, not {x.shape[1]} features: use .csv or .npz")
         png = samples_png(x, y, image)
@@ -246,13 +262,15 @@ def evaluate(
     config = Run(path).config()
     dataset = _other(config, data)
     _check_width(dataset.x, fitted, data)
-    figures = measured.headline_figures(fitted, dataset)
-    if probes:
-        figures += measured.probe_figures(fitted, _of_run(config, data), dataset, seed)
+    others = {name: measured.outside_rows(name, dataset, seed) for name in outside}
+    further = []
     if fid:
-        figures += measured.fid_figures(fitted, _of_run(config, data), fid, steps, seed)
+        further += measured.fid_figures(fitted, _of_run(config, data), fid, steps, seed)
+    if probes:
+        further += measured.probe_figures(fitted, *_probed(config, data, dataset, seed), seed)
     if outside:
-        figures += measured.outlier_figures(fitted, dataset, outside, seed)
+        further += measured.outlier_figures(fitted, dataset, others)
+    figures = [*measured.headline_figures(fitted, dataset), *further]
     if dataset.y is None:
         console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
     named = {f.name: {"value": f.value, "protocol": f.protocol} for f in figures}
@@ -284,7 +302,7 @@ def write_report(run: Run, config: RunConfig, fitted: FittedModel, dataset: sour
     verdict = _diagnosis(run, fitted, held_out)
     page = render(
         ReportData(
-            title=Path(config.source).stem,
+            title=_title(config.source),
             fitted=fitted,
             x=dataset.x,
             labels=dataset.y,
@@ -302,33 +320,66 @@ def write_report(run: Run, config: RunConfig, fitted: FittedModel, dataset: sour
     return verdict
 
 
-def _image_shape(fitted: FittedModel, config: RunConfig) -> tuple[int, int, int] | None:
+def _image_shape(config: RunConfig) -> tuple[int, int, int] | None:
     """Of what the model generates; small images that were treated as vectors are images all the same."""
-    if not fitted.settings.image_shape:
+    shape = config.image_shape or config.settings["image_shape"]
+    if not shape:
         return sources.load(config.source).image_shape
-    height, width, channels = fitted.settings.image_shape
+    height, width, channels = shape
     return height, width, channels
 
 
 def _other(config: RunConfig, data: str) -> sources.Dataset:
     """Rows to look at a run with: of a built-in data set those it was not trained on."""
-    return sources.load(data, split="test", seed=config.data_seed, columns=config.columns, **_image_options(config))
+    options = _image_options(config, data)
+    return sources.load(data, split="test", seed=config.data_seed, columns=config.columns, **options)
 
 
 def _of_run(config: RunConfig, data: str) -> sources.Dataset:
     """The rows a run is trained on."""
-    return sources.load(data, seed=config.data_seed, columns=config.columns, **_image_options(config))
+    return sources.load(data, seed=config.data_seed, columns=config.columns, **_image_options(config, data))
 
 
-def _image_options(config: RunConfig) -> dict[str, Any]:
+def _image_options(config: RunConfig, data: str) -> dict[str, Any]:
     """Pictures come as large and with as many channels as those the run was trained on."""
-    shape = config.settings["image_shape"]
-    return {"image_size": shape[0], "image_channels": shape[2]} if shape else {}
+    if config.image_shape:
+        return {"image_size": config.image_shape[0], "image_channels": config.image_shape[2]}
+    if _is_folder(data):
+        raise UsageError(f"{data} is a folder of pictures, and the run was trained on rows of numbers")
+    return {}
+
+
+def _is_folder(data: str) -> bool:
+    return data not in sources.BUILTIN and Path(data).is_dir()
+
+
+def _title(source: str) -> str:
+    """What a run is called after its data; `source` is a built-in name or a whole path."""
+    path = Path(source)
+    return (path.name if path.is_dir() else path.stem) or "data"
+
+
+def _probed(
+    config: RunConfig, data: str, dataset: sources.Dataset, seed: int
+) -> tuple[sources.Dataset, sources.Dataset]:
+    """Rows to train probes on and others to test them on: the splits of a built-in data set, else halves."""
+    if data in sources.BUILTIN:
+        return _of_run(config, data), dataset
+    order = np.random.default_rng(seed).permutation(len(dataset.x))
+    half = len(order) // 2
+    train, test = (
+        replace(dataset, x=dataset.x[rows], y=None if dataset.y is None else dataset.y[rows], split=split)
+        for rows, split in (
+            (np.sort(order[:half]), f"a random half, seed {seed}"),
+            (np.sort(order[half:]), f"the other half, seed {seed}"),
+        )
+    )
+    return train, test
 
 
 def _read(data: str, seed: int, image_size: int) -> sources.Dataset:
     """The data of a new run; reading many pictures takes a while and says so."""
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading pictures", total=None, visible=False)
         dataset = sources.load(
             data,
@@ -336,12 +387,33 @@ def _read(data: str, seed: int, image_size: int) -> sources.Dataset:
             image_size=image_size,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total, visible=True),
         )
-    if dataset.names:
-        console.print(f"{len(dataset.x)} pictures read from {data}")
-    if dataset.skipped:
-        first, why = dataset.skipped[0]
-        console.print(f"{len(dataset.skipped)} files could not be read and are left out, such as {first}: {why}")
+    if dataset.names and dataset.image_shape:
+        height, width, channels = dataset.image_shape
+        colour = "grey" if channels == 1 else "colour"
+        console.print(f"{len(dataset.x)} pictures read from {data}, as {height} × {width} pixels in {colour}")
+    _tell_skipped(dataset.skipped)
     return dataset
+
+
+def _tell_skipped(skipped: Sequence[tuple[str, str]]) -> None:
+    if skipped:
+        (first, why), n = skipped[0], len(skipped)
+        some = (
+            "1 file could not be read and is left out:"
+            if n == 1
+            else (f"{n} files could not be read and are left out, such as")
+        )
+        console.print(f"{some} {first} ({why})")
+
+
+def _plan(config: RunConfig, at: int) -> str:
+    """What is about to happen, in a line."""
+    iterations, where = config.settings["iterations"], resolve_device(config.device)
+    if at:
+        return f"going on at iteration {at} of {iterations}"
+    place = "the CPU" if where.type == "cpu" else torch.cuda.get_device_name(where)
+    clusters = "1 cluster" if config.n_clusters == 1 else f"{config.n_clusters} clusters"
+    return f"training {config.method}: {clusters}, {iterations} iterations on {place}"
 
 
 def _watching(line: Observer, run: Run, config: RunConfig, epochs: int, n_rows: int) -> Observer:
@@ -406,15 +478,21 @@ def _write_predictions(fitted: FittedModel, blocks: Iterator[sources.Block], out
     return rows
 
 
-def _checked(blocks: Iterator[sources.Block], fitted: FittedModel, name: str) -> Iterator[sources.Block]:
+def _checked(
+    blocks: Iterator[sources.Block], fitted: FittedModel, name: str, skipped: list[tuple[str, str]]
+) -> Iterator[sources.Block]:
+    """The blocks if they suit the model; what could not be read is added to `skipped`."""
     for block in blocks:
         _check_width(block.x, fitted, name)
+        skipped += block.skipped
         yield block
 
 
 def _check_width(x: NDArray[Any], fitted: FittedModel, name: str) -> None:
     if x.shape[1] != fitted.n_features:
-        raise DataError(f"{name} has {x.shape[1]} features; the model was trained on {fitted.n_features}")
+        shape = fitted.settings.image_shape
+        images = f" ({' × '.join(map(str, shape))}: images)" if shape else ""
+        raise DataError(f"{name} has {x.shape[1]} features; the model was trained on {fitted.n_features}{images}")
 
 
 def _parse_prior(text: str | None) -> NDArray[np.float64] | None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.data.augment import Augmentation
-from gedikit.data.views import Batch
+from gedikit.data.geometry import NeighbourWalk
+from gedikit.data.views import Batch, walk_level
 from gedikit.randomness import Randomness, keys
 
 _SHARE_OF_MEMORY = 0.3
@@ -80,8 +81,26 @@ def place(data: NDArray[Any], device: torch.device) -> Pixels:
 
 
 @dataclass(frozen=True)
+class Walks:
+    """Walks along the neighbours of images, where images that are near as rows of pixels are alike."""
+
+    steps: NeighbourWalk  # on the host
+    hold: float
+    end: float
+
+    def reached(self, rows: NDArray[np.int64], level: int, key: list[int]) -> NDArray[np.int64]:
+        ends = self.steps.ends[level].numpy()
+        pick = np.random.default_rng(key).integers(ends.shape[1], size=len(rows))
+        reached: NDArray[np.int64] = self.steps.anchor_rows.numpy()[ends[self.steps.anchor.numpy()[rows], pick]]
+        return reached
+
+
+@dataclass(frozen=True)
 class ImageViews:
-    """Epochs of shuffled images; x′ by `strong`, x by `light`, both set by (seed, epoch, row) alone."""
+    """Epochs of shuffled images; x′ by `strong`, x by `light`, both set by (seed, epoch, row) alone.
+
+    With walks, x′ is made of the image that a walk from x leads to.
+    """
 
     pixels: Pixels
     image_shape: tuple[int, int, int]
@@ -89,6 +108,7 @@ class ImageViews:
     strong: Augmentation
     seed: int
     device: torch.device
+    walks: Walks | None = None
     _order: dict[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     @property
@@ -98,13 +118,15 @@ class ImageViews:
     def points(self, start: int, stop: int) -> Float[Tensor, "b d"]:
         return scaled(self.pixels.take(np.arange(start, stop), None))
 
-    def level(self, progress: float) -> int:  # noqa: ARG002
-        return 0
+    def level(self, progress: float) -> int:
+        w = self.walks
+        return 0 if w is None else walk_level(w.steps, progress, w.hold, w.end)
 
-    def batch(self, size: int, iteration: int, generator: Randomness) -> Batch:  # noqa: ARG002
+    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:  # noqa: ARG002
         rows, epoch = self._rows(size, iteration)
-        upcoming, _ = self._rows(size, iteration + 1)
-        raw = self.pixels.take(rows, upcoming)
+        wanted = self._wanted(rows, iteration, level)
+        upcoming = self._wanted(self._rows(size, iteration + 1)[0], iteration + 1, level)
+        raw = self.pixels.take(wanted, upcoming)
         where = torch.from_numpy(rows).to(self.device, non_blocking=True)
         return where, raw, torch.full((), epoch, device=self.device)
 
@@ -117,8 +139,8 @@ class ImageViews:
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]:
         rows, raw, epoch = batch
         images = scaled(raw).reshape(-1, *self.image_shape)
-        x = self.light(images, keys(self.seed, epoch, rows, 0))
-        view = self.strong(images, keys(self.seed, epoch, rows, 1 + number))
+        x = self.light(images[: len(rows)], keys(self.seed, epoch, rows, 0))
+        view = self.strong(images[-len(rows) :], keys(self.seed, epoch, rows, 1 + number))
         return x.flatten(1), view.flatten(1)
 
     def _rows(self, size: int, iteration: int) -> tuple[NDArray[np.int64], int]:
@@ -129,6 +151,12 @@ class ImageViews:
                 del self._order[old]
             self._order[epoch] = np.random.default_rng([self.seed, epoch]).permutation(self.n_rows)
         return self._order[epoch][place * size : (place + 1) * size], epoch
+
+    def _wanted(self, rows: NDArray[np.int64], iteration: int, level: int) -> NDArray[np.int64]:
+        """The rows that x is made of, and after them those that x′ is made of where they differ."""
+        if self.walks is None:
+            return rows
+        return np.concatenate([rows, self.walks.reached(rows, level, [self.seed, iteration])])
 
 
 def batches_per_epoch(n_rows: int, size: int) -> int:

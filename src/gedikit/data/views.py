@@ -32,7 +32,7 @@ class Views(Protocol):
         """How far the augmentation has come; `progress` runs from 0 to 1 over the training."""
         ...
 
-    def batch(self, size: int, iteration: int, generator: Randomness) -> Batch: ...
+    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch: ...
 
     def __call__(
         self, batch: Batch, level: int, generator: Randomness, number: int = 0
@@ -54,7 +54,7 @@ class _InMemory:
     def points(self, start: int, stop: int) -> Float[Tensor, "b d"]:
         return self.data[start:stop]
 
-    def batch(self, size: int, iteration: int, generator: Randomness) -> Batch:  # noqa: ARG002
+    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:  # noqa: ARG002
         return (integers(self.n_rows, (size,), generator),)
 
 
@@ -92,8 +92,7 @@ class WalkViews(_InMemory):
     end: float
 
     def level(self, progress: float) -> int:
-        top = self.walk.n_levels - 1
-        return round(top * min(1.0, max(0.0, (self.end - progress) / (self.end - self.hold))))
+        return walk_level(self.walk, progress, self.hold, self.end)
 
     def __call__(
         self,
@@ -111,6 +110,11 @@ class WalkViews(_InMemory):
         return x, view
 
 
+def walk_level(walk: NeighbourWalk, progress: float, hold: float, end: float) -> int:
+    """The longest walks until `hold`, single steps from `end` on."""
+    return round((walk.n_levels - 1) * min(1.0, max(0.0, (end - progress) / (end - hold))))
+
+
 class StackedViews:
     """Views of several data sets with equally many rows, each drawn for itself."""
 
@@ -126,9 +130,10 @@ class StackedViews:
         levels = [m.level(progress) for m in self.members]
         return sum(level * _LEVELS**place for place, level in enumerate(levels))
 
-    def batch(self, size: int, iteration: int, generator: Randomness) -> Batch:
+    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:
         assert not isinstance(generator, torch.Generator)
-        drawn = [m.batch(size, iteration, g) for m, g in zip(self.members, generator, strict=True)]
+        each = enumerate(zip(self.members, generator, strict=True))
+        drawn = [m.batch(size, iteration, _own(level, place), g) for place, (m, g) in each]
         return tuple(torch.stack(parts) for parts in zip(*drawn, strict=True))
 
     def __call__(
@@ -137,13 +142,16 @@ class StackedViews:
         assert not isinstance(generator, torch.Generator)
         drawn = []
         for place, (views, g) in enumerate(zip(self.members, generator, strict=True)):
-            own = level // _LEVELS**place % _LEVELS
-            drawn.append(views(tuple(part[place] for part in batch), own, g, number))
+            drawn.append(views(tuple(part[place] for part in batch), _own(level, place), g, number))
         x, view = zip(*drawn, strict=True)
         return torch.stack(x), torch.stack(view)
 
 
 _LEVELS = 64
+
+
+def _own(level: int, place: int) -> int:
+    return int(level // _LEVELS**place % _LEVELS)
 
 
 def _noise_like(x: Tensor, generator: Randomness) -> Tensor:

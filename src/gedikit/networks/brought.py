@@ -31,10 +31,16 @@ class Brought(nn.Module):
 
 def n_features_of(encoder: Brought, n_inputs: int) -> int:
     """How many features it makes, by trying."""
+    normalised = [m for m in encoder.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    if normalised:
+        raise UsageError(
+            f"the encoder has a {type(normalised[0]).__name__}: chains and averaged weights know no batch; "
+            "use a normalisation of single rows, such as GroupNorm"
+        )
     with torch.no_grad():
         try:
             out = encoder(torch.zeros(2, n_inputs))
-        except RuntimeError as error:
+        except Exception as error:
             raise UsageError(
                 f"the encoder could not take a batch of 2 rows of {n_inputs} values: {error}"
             ) from None

@@ -57,8 +57,8 @@ class ResNet8(nn.Module):
 
     def hold(self) -> None:
         """Prepare the kernels once for the many passes of a chain, during which the weights do not change."""
-        with torch.no_grad():
-            self._held = self.kernels()
+        with torch.no_grad():  # in 32 bits a kernel may be the parameter itself
+            self._held = [k.clone() if isinstance(k, nn.Parameter) else k for k in self.kernels()]
 
     def release(self) -> None:
         self._held = None

@@ -359,6 +359,8 @@ def _negatives(
         moved = ProposalBank(bank.points.to(device), bank.log_q.to(device))
         proposals = Proposals(centers.to(device), widths, box.to(device))
         return WeightedProposals(proposals, moved, settings.negatives), None
+    if settings.buffer_dtype == "uint8" and not settings.image_shape:
+        raise UsageError("buffer_dtype 'uint8' is for the pixels of images: it would cut other chains off at ±1")
     if settings.buffer_start == "noise":
         start = box.uniform(settings.buffer, generator)
     else:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gedikit.data.augment import PRESETS, Augmentation
 from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
-from gedikit.data.image_views import ImageViews, place, scaled
+from gedikit.data.image_views import ImageViews, Walks, place, scaled
 from gedikit.data.scaling import Scaler
 from gedikit.data.views import NoiseViews, Views, WalkViews
 from gedikit.errors import DataError, UsageError
@@ -43,7 +43,7 @@ def look_at(
     device: torch.device,
 ) -> Inputs:
     if settings.image_shape:
-        return _images(x, method, settings, seed, device)
+        return _images(x, method, settings, n_clusters, seed, setup, device)
     return _vectors(x, settings, n_clusters, setup, device)
 
 
@@ -66,7 +66,15 @@ def _vectors(
     return Inputs(scaler, bandwidth, box, sigma, views, lambda rows: data[rows])
 
 
-def _images(x: NDArray[Any], method: Method, settings: Settings, seed: int, device: torch.device) -> Inputs:
+def _images(
+    x: NDArray[Any],
+    method: Method,
+    settings: Settings,
+    n_clusters: int,
+    seed: int,
+    setup: torch.Generator,
+    device: torch.device,
+) -> Inputs:
     shape = check_image_shape(settings.image_shape, x.shape[1])
     if settings.augmentation not in PRESETS:
         raise UsageError(f"images need an augmentation from {', '.join(PRESETS)}, not {settings.augmentation!r}")
@@ -76,7 +84,12 @@ def _images(x: NDArray[Any], method: Method, settings: Settings, seed: int, devi
     light = Augmentation(noise=strong.noise) if method.models_density else strong
     d = x.shape[1]
     box = Box(torch.full((d,), -1.0), torch.full((d,), 1.0))
-    views = ImageViews(place(pixels, device), shape, light, strong, seed, device)
+    walks = None
+    if settings.image_walks == "on":
+        points = scaled(torch.from_numpy(np.ascontiguousarray(pixels)))
+        steps = neighbour_walk(points, n_clusters, setup, n_neighbours=settings.neighbours)
+        walks = Walks(steps, settings.walk_hold, settings.walk_end)
+    views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks)
 
     def rows(which: Tensor) -> Tensor:
         return scaled(torch.from_numpy(np.ascontiguousarray(pixels[which.numpy()])))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gedikit.errors import UsageError
+from gedikit.training.negatives import Chains
 
 if TYPE_CHECKING:
     from gedikit.training.fit import Prepared
@@ -42,7 +43,11 @@ def _peak(ready: "Prepared", size: int) -> int:
     gc.collect()
     torch.cuda.empty_cache()
     settings = ready.settings.replace(batch_size=size, negatives=size, acceleration="off")
-    trial = replace(ready, settings=settings, step=replace(ready.step, settings=settings))
+    chains = ready.step.negatives
+    if isinstance(chains, Chains):
+        chains = replace(chains, settings=settings)
+    step = replace(ready.step, settings=settings, negatives=chains)
+    trial = replace(ready, settings=settings, step=step)
     state = trial.new_state()
     torch.cuda.reset_peak_memory_stats(ready.device)
     trial.step(state)

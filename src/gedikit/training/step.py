@@ -46,7 +46,8 @@ class TrainStep:
         s = self.settings
         phase = self.phase(state.iteration, measure=measure)
         self._refresh(phase.terms, state)
-        batch = self.views.batch(min(s.batch_size, self.views.n_rows), state.iteration, state.generator)
+        size = min(s.batch_size, self.views.n_rows)
+        batch = self.views.batch(size, state.iteration, phase.level, state.generator)
         done = state.iteration + 1
         state.set_rates(learning_rate(s, state.iteration) * state.rate_scale, min(s.average, done / (done + 9)))
         values = self._run(state, phase, batch)
@@ -102,7 +103,9 @@ class TrainStep:
 
     def _gradient(self, total: Tensor, state: TrainState, phase: "Phase") -> Tensor:
         parameters = list(state.network.parameters())
-        gradients = list(torch.autograd.grad(total, parameters, materialize_grads=True))
+        learning = [p for p in parameters if p.requires_grad]  # of an encoder that was brought, perhaps not all
+        found = iter(torch.autograd.grad(total, learning, materialize_grads=True))
+        gradients = [next(found) if p.requires_grad else torch.zeros_like(p) for p in parameters]
         if phase.frozen_prototypes:
             gradients = [
                 torch.zeros_like(g) if p is state.network.centers else g

@@ -204,7 +204,7 @@ def _start_sela(state: TrainState, _: Settings, views: Views) -> dict[str, Tenso
 def of_all_rows(function: Callable[[Tensor], Tensor], views: Views) -> Tensor:
     """A function of points, of all rows of the data, in memory that does not grow with them."""
     n, size = views.n_rows, _BLOCK
-    blocks = [views.points(start, min(start + size, n)) for start in range(0, n, size)]
+    blocks = (views.points(start, min(start + size, n)) for start in range(0, n, size))
     return torch.cat([function(block) for block in blocks], dim=-2)
 
 

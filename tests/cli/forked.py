@@ -1,0 +1,63 @@
+"""Commands in processes of their own that start from one which has imported everything.
+
+Importing takes seconds, most commands do not: a server imports once, and each command is a fork of it, with its own
+arguments, environment, working directory, output and exit code.
+"""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+_server = multiprocessing.get_context("forkserver")
+_server.set_forkserver_preload(["pytest", "gedikit.cli.work", "torch._dynamo"])
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def start(
+    arguments: tuple[object, ...], output: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> BaseProcess:
+    """A command on its way; what it writes goes to stdout and stderr in the folder `output`."""
+    words = [str(argument) for argument in arguments]
+    process = _server.Process(target=_command, args=(words, str(output), str(cwd or output), dict(env or {})))
+    process.start()
+    return process
+
+
+def gedikit(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Done:
+    with TemporaryDirectory() as output:
+        process = start(arguments, Path(output), cwd, env)
+        process.join()
+        stdout, stderr = ((Path(output) / name).read_text(encoding="utf-8") for name in ("stdout", "stderr"))
+        return Done(process.exitcode, stdout, stderr)
+
+
+def _command(words: list[str], output: str, cwd: str, env: dict[str, str]) -> None:
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{output}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.chdir(cwd)
+    os.environ.update(env)
+    sys.argv = ["gedikit", *words]
+    from gedikit.cli import main
+
+    main()
+
+
+def failed(done: Done, code: int, *words: str) -> None:
+    """One sentence, the right exit code, never a traceback."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and "GEDIKIT_DEBUG" not in done.stderr
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("gedikit: error: ")
+    for word in words:
+        assert word in said, said
