@@ -19,6 +19,7 @@ class Settings:
     invariance: float = 10.0
     prior: float = 30.0
     energy_l2: float = 0.0
+    largest_gap: float = 0.0  # chains that are this many nats behind the data teach nothing; 0: whatever they are
 
     discriminative: float = 1.0  # of the self-supervised term of a method that has neither invariance nor prior
 
@@ -168,7 +169,17 @@ _POSITIVE = (
 _NOT_NEGATIVE = (
     *("discriminative", "off_diagonal", "vicreg_invariance", "vicreg_variance", "vicreg_covariance"),
     *("corinfomax_invariance", "queue", "freeze_prototypes", "projection"),
-    *("generative", "invariance", "prior", "energy_l2", "frequencies", "noise", "noise_std", "warmup"),
+    *(
+        "generative",
+        "invariance",
+        "prior",
+        "energy_l2",
+        "largest_gap",
+        "frequencies",
+        "noise",
+        "noise_std",
+        "warmup",
+    ),
     *("max_rollbacks", "threads", "epochs", "weight_decay"),
 )
 _SHARES = (

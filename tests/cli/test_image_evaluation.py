@@ -13,7 +13,9 @@ import pytest
 from forked import gedikit, start
 from PIL import Image
 from sklearn.datasets import load_digits
-from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics import normalized_mutual_info_score, roc_auc_score
+
+from gedikit.evaluation import noise_images
 
 SETTINGS = (
     *("width=8", "steps=2", "batch_size=50", "negatives=16", "buffer=100", "log_every=6", "checkpoint_every=12"),
@@ -114,10 +116,19 @@ def test_every_kind_of_outlier_is_told_apart_by_every_score(figures):
                 assert protocol["positive"] == ("outside" if measure == "aupr_out" else "inside")
                 assert (protocol["inside"], protocol["outside"]) == ("mnist", outside)
                 assert protocol["n_inside"] == protocol["n_outside"] == 120
-    assert (
-        "probability that a row inside scores higher"
-        in (figures["ood_auroc (noise, log_density)"]["protocol"]["definition"])
-    )
+
+
+def test_auroc_is_that_of_the_data_against_the_outliers(run, env, figures, tmp_path):
+    np.save(tmp_path / "noise.npy", noise_images(120, (28, 28, 1), seed=0))
+    densities = []
+    for data in ("mnist", tmp_path / "noise.npy"):
+        assert gedikit("predict", run, data, "-o", tmp_path / "out.csv", env=env).returncode == 0
+        densities.append(pd.read_csv(tmp_path / "out.csv")["log_density"])
+    expected = roc_auc_score(np.repeat([1, 0], 120), np.concatenate(densities))
+    figure = figures["ood_auroc (noise, log_density)"]
+    assert abs(expected - 0.5) > 0.01, "the wrong way round would show"
+    assert figure["value"] == pytest.approx(expected, abs=1e-3)
+    assert figure["protocol"]["definition"] == "probability that a row inside scores higher than one outside"
 
 
 def test_nothing_is_printed_without_being_asked_for(run, env):

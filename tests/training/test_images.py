@@ -55,10 +55,10 @@ def agreement(labels: np.ndarray, kinds: np.ndarray) -> float:
     return max(np.mean(labels == kinds), np.mean(labels != kinds))
 
 
-@pytest.mark.parametrize(("method", "iterations"), [("gedi-no-gen", 80), ("gedi", 80)])
+@pytest.mark.parametrize(("method", "iterations"), [("gedi-no-gen", 100), ("gedi", 100)])
 def test_a_fit_finds_the_two_kinds(method, iterations):
     x, kinds = pictures(192)
-    options = {"width": 12, "negatives": 16, "buffer": 200, "steps": 2, "warmup": 10, "average": 0.97}
+    options = {"width": 16, "negatives": 16, "buffer": 200, "steps": 2, "warmup": 10, "average": 0.97}
     model = GEDI(
         2, method=method, image_shape=SHAPE, max_iter=iterations, batch_size=32, learning_rate=1e-3,
         options=options, random_state=0, device="cpu",
@@ -67,7 +67,7 @@ def test_a_fit_finds_the_two_kinds(method, iterations):
     assert agreement(model.labels_, kinds) > 0.95
     unseen, their_kinds = pictures(100, seed=1)
     assert agreement(model.predict(unseen), their_kinds) > 0.95
-    assert model.transform(unseen).shape == (100, 12)
+    assert model.transform(unseen).shape == (100, 16)
 
 
 @pytest.mark.parametrize("changes", [{}, {"buffer_dtype": "uint8"}, {"sampler": "mala"}, {"image_walks": "on"}])
@@ -362,6 +362,7 @@ def test_frozen_layers_of_an_encoder_stay_as_they_are():
     encoder = nn.Sequential(*small_encoder(), nn.Linear(6, 5))
     encoder[0].requires_grad_(False)
     ready = prepare(x, get_method("gedi"), settings(), n_clusters=2, device="cpu", encoder=encoder)
+    assert ready.network.encoder.module is not encoder, "what moves to a device is a copy"
     state = ready.new_state()
     for _ in range(2):
         ready.step(state)

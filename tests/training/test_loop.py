@@ -6,8 +6,9 @@ import torch
 from gedikit import GEDI
 from gedikit.data.toy import moons
 from gedikit.methods import METHODS, Method, Stage
+from gedikit.model import frozen
 from gedikit.training.loop import History
-from gedikit.training.state import flatten, frozen
+from gedikit.training.state import flatten
 from gedikit.training.step import learning_rate
 from gedikit.training.terms import TERMS
 

@@ -73,6 +73,21 @@ def image_projector(width: int, n_outputs: int, generator: torch.Generator) -> n
     return nn.Sequential(layers[0], nn.ReLU(), layers[1])
 
 
+@torch.no_grad()
+def standardise(projector: nn.Sequential, features: Float[Tensor, "n f"]) -> None:
+    """Let embeddings of the data start with mean 0 and deviation 1, each of them.
+
+    What is the same for all images would otherwise dwarf what is not: posteriors start constant, are made uniform,
+    and stay there for long.
+    """
+    out = projector(features)
+    mean, deviation = out.mean(0), out.std(0).clamp_min(1e-6)
+    last = projector[-1]
+    assert isinstance(last, nn.Linear)
+    last.weight /= deviation[:, None]
+    last.bias.copy_((last.bias - mean) / deviation)
+
+
 def pooled_kernel(weight: Float[Tensor, "o i 3 3"]) -> Float[Tensor, "o i 4 4"]:
     """The 4×4 kernel that, with stride 2, does what `weight` and a 2×2 mean do."""
     shifted = [F.pad(weight, (right, 1 - right, down, 1 - down)) for right in (0, 1) for down in (0, 1)]

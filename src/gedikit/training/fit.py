@@ -38,6 +38,7 @@ MAX_IMPORTANCE_FEATURES = 3
 _MAX_CENTERS = 2000
 _KEPT_SAMPLES = 5000
 _KEPT_REFERENCE = 512
+_STANDARD_ROWS = 256
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.uint8}
 
@@ -214,7 +215,11 @@ def prepare(
         references = inputs.rows(torch.randperm(len(x), generator=setup)[: settings.references])
     network = build_model(
         method, settings, x.shape[1], n_clusters, inputs.bandwidth, setup, references, copy.deepcopy(encoder)
-    ).to(where)
+    )
+    if isinstance(network.projector, nn.Sequential):
+        some = inputs.rows(torch.randperm(len(x), generator=setup)[:_STANDARD_ROWS])
+        networks.standardise(network.projector, network.features(some))
+    network = network.to(where)
     network.compute_in(precision(settings, where))
     negatives, chains = _negatives(method, settings, inputs, len(x), setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)

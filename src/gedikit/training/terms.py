@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gedikit.training.step import Outputs, Phase
 
 _SELA_ITERATIONS = 50
-_BLOCK = 4096
+_BLOCK = 2048  # 2 GiB of activations where images are widest
 
 
 @dataclass(frozen=True)
