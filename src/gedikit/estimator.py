@@ -125,7 +125,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         recipe: dict[str, Any] = {}
         if "network" not in options or forced:
             on_gpu = resolve_device(self.device).type == "cuda"
-            recipe = image_recipe(shape, "", on_gpu=on_gpu, forced=forced)
+            printed = get_method(self.method).printed is not None
+            recipe = image_recipe(shape, "", on_gpu=on_gpu, forced=forced, printed=printed)
         direct = {
             "iterations": self.max_iter,
             "batch_size": self.batch_size,

@@ -67,6 +67,7 @@ class Method:
     labels: str = "posterior"
     generative: str | None = None
     unit_length: bool = False  # k-means on features of unit length
+    printed: Mapping[str, Any] | None = None  # the paper's recipe for vectors, where that is what the name asks for
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -78,7 +79,8 @@ class Method:
 
     def settings(self, recipe: Mapping[str, Any] | None = None, /, **changes: Any) -> Settings:
         """The defaults, as a recipe for the kind of data, then this method and then the caller changes them."""
-        return Settings().replace(**(recipe or {})).replace(**self.changes).replace(**changes)
+        base = Settings().replace(**(recipe or self.printed or {}))
+        return base.replace(**self.changes).replace(**changes)
 
     def terms_at(self, progress: float) -> tuple[str, ...]:
         return next(stage.terms for stage in self.stages if progress < stage.until or stage.until == 1)
@@ -335,12 +337,12 @@ def get_method(name: str) -> Method:
 def _as_printed(name: str) -> Method:
     if name not in _TOY_TABLES:
         raise UsageError(f"the paper prints no toy recipe for {name!r}; it does for: {', '.join(_TOY_TABLES)}")
-    return _named(
-        name + PRINTED,
+    return replace(
         METHODS[name],
-        "the paper's toy recipe to the letter; with a generative term expect it to diverge",
-        _PAPER + ", appendix on synthetic data",
-        **_TOY_TABLES[name],
+        name=name + PRINTED,
+        summary="the paper's recipe to the letter; with a generative term expect it to diverge",
+        reference=_PAPER + ", appendices on synthetic and real data",
+        printed=_TOY_TABLES[name],
     )
 
 

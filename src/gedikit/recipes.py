@@ -86,11 +86,16 @@ _AUGMENTATIONS = {
 
 
 def image_recipe(
-    image_shape: tuple[int, ...], source: str, *, on_gpu: bool, forced: bool = False
+    image_shape: tuple[int, ...], source: str, *, on_gpu: bool, forced: bool = False, printed: bool = False
 ) -> dict[str, Any]:
-    """The settings that images of this shape change; none where, unless `forced`, they do better as vectors."""
+    """The settings that images of this shape change; none where, unless `forced`, they do better as vectors.
+
+    `printed` asks for the paper's own: of the data set if it has a column there, else of CIFAR-10.
+    """
     if not image_shape or (min(image_shape[:2]) < _SMALLEST_SIDE and not forced):
         return {}
+    if printed:
+        return {**PRINTED_IMAGES.get(source, PRINTED_IMAGES["cifar10"]), "image_shape": image_shape}
     recipe = {**_WORKS, "image_shape": image_shape, "augmentation": _AUGMENTATIONS.get(source, "photos")}
     if image_shape[2] == 1:  # drawings and scans: neighbours by pixels are alike, as those of photographs are not
         recipe |= {"image_walks": "on"}

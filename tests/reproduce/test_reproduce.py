@@ -114,7 +114,7 @@ def test_an_interrupted_reproduction_leaves_no_process_behind(tmp_path, number):
         time.sleep(0.2)
         workers = [w for w in psutil.Process(process.pid).children() if "spawn_main" in " ".join(w.cmdline())]
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     if number == signal.SIGINT:
         assert "the same command goes on with the rest" in errors

@@ -127,7 +127,13 @@ def _new(
     dataset = _read(data, seed, image_size=image_size)
     check_rows(dataset.x, n_clusters)
     asked = wanted.image_shape or dataset.image_shape or ()
-    recipe = image_recipe(asked, data, on_gpu=on_gpu, forced=wanted.network == "resnet8")
+    recipe = image_recipe(
+        asked,
+        data,
+        on_gpu=on_gpu,
+        forced=wanted.network == "resnet8",
+        printed=get_method(method).printed is not None,
+    )
     settings = get_method(method).settings(recipe, **changes)
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
