@@ -15,6 +15,10 @@ from gedikit.data.official import OFFICIAL, data_root, is_partly_there, is_there
 from gedikit.errors import DataError, UsageError
 
 
+def gzipped(content: bytes) -> bytes:
+    return gzip.compress(content, mtime=0)  # names of tests are made of it: the same in every worker
+
+
 def idx_images(images: np.ndarray) -> bytes:
     return struct.pack(">HBBIII", 0, 8, 3, *images.shape) + images.tobytes()
 
@@ -41,7 +45,7 @@ def write_mnist(folder: Path, prefix: str, images: np.ndarray, labels: np.ndarra
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (("images-idx3", idx_images(images)), ("labels-idx1", idx_labels(labels))):
         path = folder / f"{prefix}-{name}-ubyte{'.gz' if packed else ''}"
-        path.write_bytes(gzip.compress(content) if packed else content)
+        path.write_bytes(gzipped(content) if packed else content)
 
 
 def assert_same(name: str, split: str, root: Path, images: np.ndarray, labels: np.ndarray) -> None:
@@ -213,18 +217,18 @@ IMAGES, LABELS = digits(6)
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("images-idx3", gzip.compress(idx_images(IMAGES))[:-300], "cut short"),
-        ("images-idx3", gzip.compress(idx_images(IMAGES)[:-1]), "announces 4704 values but has only 4703"),
-        ("images-idx3", gzip.compress(idx_images(IMAGES) + b"\x00"), "announces 4704 values but has more"),
-        ("images-idx3", gzip.compress(idx_labels(LABELS)), "starts with 00000801, not with 00000803"),
-        ("images-idx3", gzip.compress(struct.pack(">HBBIII", 0, 8, 3, 2**32 - 1, 28, 28)), "it is damaged"),
-        ("images-idx3", gzip.compress(b"\x00\x00\x08\x03\x00"), "ends within its header"),
-        ("images-idx3", gzip.compress(idx_images(IMAGES[:, :20])), "20×28 pixels instead of 28×28"),
-        ("images-idx3", gzip.compress(idx_images(IMAGES[:5])), "has 5 images but .* has 6 labels"),
+        ("images-idx3", gzipped(idx_images(IMAGES))[:-300], "cut short"),
+        ("images-idx3", gzipped(idx_images(IMAGES)[:-1]), "announces 4704 values but has only 4703"),
+        ("images-idx3", gzipped(idx_images(IMAGES) + b"\x00"), "announces 4704 values but has more"),
+        ("images-idx3", gzipped(idx_labels(LABELS)), "starts with 00000801, not with 00000803"),
+        ("images-idx3", gzipped(struct.pack(">HBBIII", 0, 8, 3, 2**32 - 1, 28, 28)), "it is damaged"),
+        ("images-idx3", gzipped(b"\x00\x00\x08\x03\x00"), "ends within its header"),
+        ("images-idx3", gzipped(idx_images(IMAGES[:, :20])), "20×28 pixels instead of 28×28"),
+        ("images-idx3", gzipped(idx_images(IMAGES[:5])), "has 5 images but .* has 6 labels"),
         ("images-idx3", b"<html>not found</html>", "is damaged"),
         ("images-idx3", b"", "starts with , not|is damaged"),
-        ("labels-idx1", gzip.compress(idx_labels(LABELS + 5)), "the label 10; those of mnist run from 0 to 9"),
-        ("labels-idx1", gzip.compress(idx_images(IMAGES)), "starts with 00000803"),
+        ("labels-idx1", gzipped(idx_labels(LABELS + 5)), "the label 10; those of mnist run from 0 to 9"),
+        ("labels-idx1", gzipped(idx_images(IMAGES)), "starts with 00000803"),
     ],
 )
 def test_idx_files_that_are_wrong(tmp_path, file, content, words):
