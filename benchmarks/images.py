@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from gedikit.cli import figures as measured
-from gedikit.cli import work
+from gedikit.cli import fitting
 from gedikit.data import sources
 from gedikit.data.official import data_root, is_there
 from gedikit.fitted import FittedModel
@@ -44,9 +44,9 @@ def main() -> None:
     run = Run(asked.runs / f"{asked.data}-{asked.seed}")
     began = time.monotonic()
     if run.exists:
-        work.fit(None, out=run.path, resume=True)
+        fitting.fit(None, out=run.path, resume=True)
     else:
-        work.fit(asked.data, seed=asked.seed, epochs=asked.epochs, out=run.path, assignments=asked.set)
+        fitting.fit(asked.data, seed=asked.seed, epochs=asked.epochs, out=run.path, assignments=asked.set)
     trained = time.monotonic() - began
     record(run, asked.out / f"{asked.data}-{asked.seed}", asked.fid, trained)
 

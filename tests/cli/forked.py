@@ -13,8 +13,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+_ENV = {"COLUMNS": "200", "OMP_NUM_THREADS": "1"}
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(["pytest", "gedikit.cli.work", "torch._dynamo"])
+_server.set_forkserver_preload(["pytest", "gedikit.cli.fitting", "torch._dynamo"])
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def start(
 ) -> BaseProcess:
     """A command on its way; what it writes goes to stdout and stderr in the folder `output`."""
     words = [str(argument) for argument in arguments]
-    process = _server.Process(target=_command, args=(words, str(output), str(cwd or output), dict(env or {})))
+    process = _server.Process(target=_command, args=(words, str(output), str(cwd or output), {**_ENV, **(env or {})}))
     process.start()
     return process
 

@@ -11,16 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from forked import failed, gedikit
 
 from gedikit.data.toy import moons
 from gedikit.methods import GRAPHS, METHODS
 
+MAIN = "from gedikit.cli import main; main()"
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-
-
-def gedikit(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from gedikit.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=ENV, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +28,10 @@ def run(tmp_path_factory) -> Path:
     return out
 
 
-def failed(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-    """One sentence, the right exit code, never a traceback."""
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
-
-
 def test_help_starts_quickly_and_without_torch():
     for _ in range(3):  # the best of three: other tests share the machine
         began = time.perf_counter()
-        done = gedikit("--help")
+        done = subprocess.run([sys.executable, "-c", MAIN, "--help"], capture_output=True, text=True, env=ENV)
         seconds = time.perf_counter() - began
         if seconds < 0.5:
             break

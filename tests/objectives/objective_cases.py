@@ -104,6 +104,13 @@ CASES = {
         (EMBEDDING, Input((ROWS, DIMS), -2, "constant")),
         lambda a, b: (log_p(a), torch.softmax(b, -1)),
     ),
+    "entropy_of_mean": Case(o.entropy_of_mean, (EMBEDDING,), lambda a: (log_p(a),)),
+    "constraint_loss": Case(o.constraint_loss, (EMBEDDING,), lambda a: (log_p(a)[..., 0],)),
+    "constraint_loss weighted": Case(
+        o.constraint_loss,
+        (EMBEDDING, Input((ROWS,), -1, "constant")),
+        lambda a, w: (log_p(a)[..., 0], w.exp()),
+    ),
     "generative": Case(o.generative, PAIR, _densities),
     "importance_generative": Case(
         o.importance_generative,

@@ -104,7 +104,8 @@ def test_sensitivity_from_the_command_line(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_reproduction_leaves_no_process_behind(tmp_path, number):
-    code = "from gedikit.cli import main; main()"
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even in the background
+    code = f"{heard}; from gedikit.cli import main; main()"
     asked = ["reproduce", "toy", "--seeds", "1", "--out", str(tmp_path), "--device", "cpu", "--workers", "2"]
     process = subprocess.Popen([sys.executable, "-c", code, *asked], stderr=subprocess.PIPE, text=True)
     workers: list[psutil.Process] = []
@@ -114,7 +115,7 @@ def test_an_interrupted_reproduction_leaves_no_process_behind(tmp_path, number):
         time.sleep(0.2)
         workers = [w for w in psutil.Process(process.pid).children() if "spawn_main" in " ".join(w.cmdline())]
     process.send_signal(number)
-    _, errors = process.communicate(timeout=180)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     if number == signal.SIGINT:
         assert "the same command goes on with the rest" in errors

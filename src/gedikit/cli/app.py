@@ -51,9 +51,9 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Fit real handwritten digits without labels, evaluate, and write a report."""
-    from gedikit.cli import work
+    from gedikit.cli import fitting
 
-    work.demo(data, out, seed)
+    fitting.demo(data, out, seed)
 
 
 @app.command()
@@ -93,9 +93,9 @@ def fit(
     ] = 10,
 ) -> None:
     """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
-    from gedikit.cli import work
+    from gedikit.cli import fitting
 
-    work.fit(
+    fitting.fit(
         data,
         clusters=clusters,
         method=method,
@@ -120,9 +120,9 @@ def predict(
     device: Device = "auto",
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
-    from gedikit.cli import work
+    from gedikit.cli import using
 
-    work.predict(run, data, output, device)
+    using.predict(run, data, output, device)
 
 
 @app.command()
@@ -137,9 +137,9 @@ def sample(
     device: Device = "auto",
 ) -> None:
     """Generate new rows by Langevin dynamics."""
-    from gedikit.cli import work
+    from gedikit.cli import using
 
-    work.sample(run, output, n, cluster=cluster, steps=steps, start=start, seed=seed, device=device)
+    using.sample(run, output, n, cluster=cluster, steps=steps, start=start, seed=seed, device=device)
 
 
 @app.command()
@@ -161,9 +161,9 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Print what can be measured as JSON with protocols: agreement with labels, density, and more if asked for."""
-    from gedikit.cli import work
+    from gedikit.cli import using
 
-    work.evaluate(run, data, device, probes=probes, fid=fid, outside=ood or [], steps=steps, seed=seed)
+    using.evaluate(run, data, device, probes=probes, fid=fid, outside=ood or [], steps=steps, seed=seed)
 
 
 @app.command()
@@ -173,17 +173,17 @@ def diagnose(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
     """Tell which failure mode a run has hit, if any, and what to change."""
-    from gedikit.cli import work
+    from gedikit.cli import using
 
-    work.diagnose(run, data, as_json)
+    using.diagnose(run, data, as_json)
 
 
 @app.command()
 def report(run: RunPath) -> None:
     """Write the run's report, one HTML file that opens without a network."""
-    from gedikit.cli import work
+    from gedikit.cli import using
 
-    typer.echo(work.report(run))
+    typer.echo(using.report(run))
 
 
 @app.command()

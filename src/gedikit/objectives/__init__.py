@@ -5,6 +5,12 @@ step. Whatever looks at the whole batch sees the rows of all processes of `torch
 """
 
 from gedikit.objectives.cluster_based import deepcluster, sela, sinkhorn, swav
+from gedikit.objectives.constraint_based import (
+    constraint_loss,
+    constraint_loss_optimum,
+    entropy_of_mean,
+    entropy_of_mean_optimum,
+)
 from gedikit.objectives.contrastive import (
     cpc,
     infonce,
@@ -51,6 +57,8 @@ __all__ = [
     "Objective",
     "barlow_twins",
     "cluster_log_density",
+    "constraint_loss",
+    "constraint_loss_optimum",
     "contrastive_log_density",
     "corinfomax",
     "corinfomax_optimum",
@@ -58,6 +66,8 @@ __all__ = [
     "deepcluster",
     "effective_sample_size",
     "energy_l2",
+    "entropy_of_mean",
+    "entropy_of_mean_optimum",
     "generative",
     "importance_generative",
     "infonce",
