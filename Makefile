@@ -35,6 +35,7 @@ bench: venv
 	$(BIN)/python benchmarks/predict.py
 	$(BIN)/python benchmarks/objectives.py
 	$(BIN)/python benchmarks/many.py
+	$(BIN)/python benchmarks/symbolic.py
 
 results: venv
 	$(BIN)/python benchmarks/shapes.py

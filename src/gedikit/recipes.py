@@ -51,7 +51,9 @@ _WORKS = {
     **_PRINTED,
     "invariance": 25.0,
     "prior": 50.0,  # above the invariance: else one constant posterior for every image is a way out
-    "energy_l2": 0.1,  # data and samples can then differ by 10 nats and no more, however far chains fall behind
+    "symmetric": "on",  # x is left as it is for its density, so x′ is of another kind
+    "energy_l2": 0.001,
+    "largest_gap": 5.0,
     "bounds": "clip",
     "learning_rate": 5e-4,
     "warmup": 500,

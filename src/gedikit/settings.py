@@ -18,6 +18,7 @@ class Settings:
     generative: float = 1.0
     invariance: float = 10.0
     prior: float = 30.0
+    symmetric: str = "off"  # invariance and prior of x′ as well as of x: on | off
     energy_l2: float = 0.0
     largest_gap: float = 0.0  # chains that are this many nats behind the data teach nothing; 0: whatever they are
 
@@ -155,6 +156,7 @@ _CHOICES = {
     "sampler": ("auto", "importance", "mala", "sgld"),
     "buffer_start": ("data", "noise"),
     "bounds": ("none", "reflect", "reject", "clip"),
+    "symmetric": ("on", "off"),
     "image_walks": ("on", "off"),
     "buffer_dtype": ("float32", "bfloat16", "uint8"),
     "precision": ("auto", "float32", "bfloat16"),

@@ -30,7 +30,9 @@ def start(
 ) -> BaseProcess:
     """A command on its way; what it writes goes to stdout and stderr in the folder `output`."""
     words = [str(argument) for argument in arguments]
-    process = _server.Process(target=_command, args=(words, str(output), str(cwd or output), {**_ENV, **(env or {})}))
+    process = _server.Process(
+        target=_command, args=(words, str(output), str(cwd or output), {**_ENV, **(env or {})})
+    )
     process.start()
     return process
 

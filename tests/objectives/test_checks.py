@@ -104,7 +104,7 @@ def test_values_that_are_not_finite_are_counted(name, bad):
 def test_every_loss_of_a_view_pair_is_checked():
     assert {n.split()[0] for n in OBJECTIVES} == {
         *("invariance", "prior", "infonce", "simclr", "cpc", "protocpc", "kscl", "barlow_twins", "vicreg", "w_mse"),
-        *("corinfomax", "mec", "swav", "deepcluster", "sela"),
+        *("corinfomax", "mec", "swav", "deepcluster", "sela", "entropy_of_mean"),
     }
 
 

@@ -10,7 +10,7 @@ SIZES = {100: 500, 1000: 100, 10_000: 25}  # the paper's numbers of examples, an
 
 
 def addition_examples(labels: NDArray[np.integer], n: int, seed: int) -> Int64[np.ndarray, "n 3"]:
-    """Rows of images for n triples: pairs (a, b) uniform among those with a + b ≤ 9, every image used at most once."""
+    """Rows of images for n triples: pairs (a, b) uniform among those with a + b ≤ 9, no image used twice."""
     rng = np.random.default_rng([seed, n])
     pairs = np.array([(a, b) for a in range(10) for b in range(10 - a)])
     drawn = pairs[rng.integers(len(pairs), size=n)]

@@ -57,6 +57,20 @@ class Term:
     captured: bool = True  # whether a CUDA graph can hold it: factorisations ask the device how they went
 
 
+def _invariance(look: Look) -> Tensor:
+    log_p, view = look.out.log_p, look.out.view_log_p
+    loss = objectives.invariance.formula(log_p, view)
+    return (loss + objectives.invariance.formula(view, log_p)) / 2 if look.settings.symmetric == "on" else loss
+
+
+def _prior(look: Look) -> Tensor:
+    """Of x alone, views of another kind than x could all fall into one cluster."""
+    loss = objectives.prior.formula(look.out.log_p, look.log_prior)
+    if look.settings.symmetric == "on":
+        return (loss + objectives.prior.formula(look.out.view_log_p, look.log_prior)) / 2
+    return loss
+
+
 def _infonce(look: Look) -> Tensor:
     s, z, view = look.settings, look.out.z, look.out.view_z
     if s.similarity == "euclidean":  # distances on the unit sphere, as EBCLR measures them
@@ -216,10 +230,10 @@ def _cosine_only(optimum: Callable[[int, float], float]) -> Callable[[Settings, 
 
 
 TERMS: Mapping[str, Term] = {
-    "invariance": Term(lambda look: objectives.invariance.formula(look.out.log_p, look.out.view_log_p), min_rows=1),
+    "invariance": Term(_invariance, min_rows=1),
     "prior": Term(
-        lambda look: objectives.prior.formula(look.out.log_p, look.log_prior),
-        views=lambda _: 0,
+        _prior,
+        views=lambda s: int(s.symmetric == "on"),
         optimum=lambda _, sizes: objectives.prior_optimum(sizes.log_prior),
         min_rows=1,
     ),

@@ -1,0 +1,214 @@
+"""A constraint over categorical variables and the exact, differentiable log-probability that it holds."""
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from gedikit.errors import DataError, UsageError
+from gedikit.symbolic.budget import Budget
+from gedikit.symbolic.compiled import Compiled
+from gedikit.symbolic.explanation import Explanation, ImpliedPrior, World
+from gedikit.symbolic.formula import TRUE, All
+from gedikit.symbolic.program import grounded
+from gedikit.symbolic.table import Table, enumerated, listed
+from gedikit.symbolic.variables import Posteriors, Variable, checked, variables_over
+
+MAX_SECONDS, MAX_NODES = 60.0, 4_000_000  # nodes of a diagram: about 150 bytes each
+MAX_DENSE = 200_000
+
+
+class Constraint:
+    """What the values of some variables must satisfy, stated as a predicate, a table or a ProbLog program.
+
+    >>> addition = Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
+    >>> uniform = torch.full((1, 10), 0.1).log()
+    >>> round(addition.log_probability([uniform, uniform, uniform]).exp().item(), 4)
+    0.055
+
+    `domains` has a number of values, 0, 1, …, or the values themselves for every parameter of the predicate, whose
+    names become those of the variables unless `names` gives others.
+    """
+
+    variables: tuple[Variable, ...]
+
+    def __init__(
+        self,
+        predicate: Callable[..., Any],
+        domains: Sequence[int | Sequence[Hashable]],
+        names: Sequence[str] | None = None,
+    ):
+        parameters = list(inspect.signature(predicate).parameters.values())
+        if names is None and any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+            names = [f"x{i}" for i in range(len(domains))]
+        if names is None and len(parameters) != len(domains):
+            raise UsageError(
+                f"domains has {len(domains)} entries and the predicate {len(parameters)} parameters: give one each"
+            )
+        variables = variables_over(domains, [p.name for p in parameters] if names is None else names)
+        name = f"the predicate {getattr(predicate, '__name__', 'given')}({', '.join(v.name for v in variables)})"
+        self._state(enumerated(variables, predicate, name), name)
+
+    @classmethod
+    def from_table(
+        cls,
+        tuples: Sequence[Sequence[Hashable]] | Int64[np.ndarray, "t v"] | Int64[Tensor, "t v"],
+        domains: Sequence[int | Sequence[Hashable]],
+        weights: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> "Constraint":
+        """The tuples that are allowed; a weight in [0, 1] is the probability that its tuple is.
+
+        >>> kinds = Constraint.from_table([("cat", "pet"), ("car", "thing")], (("cat", "car"), ("pet", "thing")))
+        >>> [v.name for v in kinds.variables]
+        ['x0', 'x1']
+        """
+        variables = variables_over(domains, [f"x{i}" for i in range(len(domains))] if names is None else names)
+        return cls._of(listed(variables, tuples, weights), f"the table of {len(tuples)} tuples")
+
+    @classmethod
+    def from_program(
+        cls, program: str, query: str, *, max_seconds: float = MAX_SECONDS, max_nodes: int = MAX_NODES
+    ) -> "Constraint":
+        """A query to a ProbLog program with neural predicates; the extra `gedikit[symbolic]`.
+
+        Variables are named after the predicate and its inputs and come in the order in which the query names those.
+        `max_seconds` and `max_nodes` limit grounding and compiling together.
+
+        >>> program = '''
+        ... nn(digit, [X], Y, [0,1,2,3,4,5,6,7,8,9]) :: digit(X, Y).
+        ... addition(A, B, C) :- digit(A, X), digit(B, Y), Z is X + Y, digit(C, Z).
+        ... '''
+        >>> addition = Constraint.from_program(program, "addition(a, b, c)")
+        >>> [v.name for v in addition.variables]
+        ['digit(a)', 'digit(b)', 'digit(c)']
+        """
+        budget = Budget(max_seconds, max_nodes)
+        ground = grounded(program, query, budget)
+        name = f"the query {query}"
+        return cls._of(Compiled(ground.variables, ground.holds, ground.given, budget, name), name)
+
+    def log_probability(self, log_p: Posteriors) -> Float[Tensor, "*b"]:
+        """log P(constraint | x) of every row, from normalised log-posteriors of every variable.
+
+        Half precision is computed in float32. −inf where no allowed values have a positive probability.
+        """
+        columns, shape = self._columns(log_p)
+        return self._body.log_probability(columns).reshape(shape)
+
+    def explain(self, log_p: Posteriors, k: int = 3) -> Explanation:
+        """The k most probable worlds of one example and each variable's marginal, given that the constraint holds.
+
+        `log_p` has a vector for every variable. Facts of a program are summed out.
+        """
+        columns, shape = self._columns(log_p)
+        if shape.numel() != 1:
+            raise UsageError(f"log_p has rows {tuple(shape)}: explain takes one example")
+        if k < 1:
+            raise UsageError(f"k must be at least 1, not {k}")
+        columns = columns.detach().double()
+        joint, marginals = self._marginals(columns)
+        if joint == -torch.inf:
+            raise DataError(f"{self.name} has probability zero for this log_p: there is no world to explain it by")
+        worlds = [
+            World(
+                {v.name: v.values[i] for v, i in zip(self.variables, positions, strict=True)},
+                float((torch.as_tensor(weight) - joint).exp()),
+            )
+            for positions, weight in self._body.worlds(columns[:, 0], k)
+        ]
+        return Explanation(float(self._body.log_probability(columns)), worlds, marginals)
+
+    def implied_prior(self) -> ImpliedPrior:
+        """How often each value occurs where the constraint holds and nothing else is known.
+
+        >>> addition = Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
+        >>> (addition.implied_prior().shared * 165).round().int().tolist()
+        [21, 20, 19, 18, 17, 16, 15, 14, 13, 12]
+        """
+        uniform = [torch.full((v.size, 1), 1 / v.size, dtype=torch.float64).log() for v in self.variables]
+        return ImpliedPrior(self.variables, self._marginals(torch.cat(uniform))[1])
+
+    def satisfaction(self) -> Float[Tensor, "..."]:
+        """P(constraint | values) for all values, a dimension a variable; 0 or 1 without weights and facts."""
+        worlds = prod(v.size for v in self.variables)
+        if worlds > MAX_DENSE:
+            raise UsageError(
+                f"{self.name} has {worlds:.3g} tuples of values, more than the {MAX_DENSE} that can be looked at"
+                " one by one: state a part of it that has fewer variables"
+            )
+        every = torch.cartesian_prod(*(torch.arange(v.size) for v in self.variables)).reshape(worlds, -1)
+        known = [one_hot(every[:, i], v.size).double().log() for i, v in enumerate(self.variables)]
+        return self.log_probability(known).exp().nan_to_num(0.0).reshape([v.size for v in self.variables])
+
+    def __and__(self, other: "Constraint") -> "Constraint":
+        """Both constraints hold; variables of the same name are the same variable, facts of programs are not."""
+        ours = {v.name: v for v in self.variables}
+        for v in other.variables:
+            if v.name in ours and ours[v.name] != v:
+                raise UsageError(
+                    f"{v.name} has values {ours[v.name].values} in one constraint and {v.values} in the other:"
+                    " variables of the same name must have the same values, see renamed"
+                )
+        variables = self.variables + tuple(v for v in other.variables if v.name not in ours)
+        name = f"{self.name} and {other.name}"
+        if isinstance(self._body, Table) and isinstance(other._body, Table):
+            joined = self._body.joined(other._body, variables, name)
+            if joined is not None:
+                return self._of(joined, name)
+        (a, given_a), (b, given_b) = self._body.formula(), other._body.formula()
+        evidence = [g for g in (given_a, given_b) if g is not TRUE]
+        given = All(tuple(evidence)) if evidence else TRUE
+        return self._of(Compiled(variables, All((a, b)), given, Budget(MAX_SECONDS, MAX_NODES), name), name)
+
+    def renamed(self, names: Mapping[str, str]) -> "Constraint":
+        """The same constraint with other names; variables that get the same name become one.
+
+        >>> doubled = Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10)).renamed({"b": "a"})
+        >>> [v.name for v in doubled.variables]
+        ['a', 'c']
+        """
+        unknown = set(names) - {v.name for v in self.variables}
+        if unknown:
+            known = ", ".join(v.name for v in self.variables)
+            raise UsageError(f"names has {sorted(unknown)[0]!r}, which is none of the variables {known}")
+        new = [replace(v, name=names.get(v.name, v.name)) for v in self.variables]
+        variables = tuple(dict.fromkeys(new))
+        if len({v.name for v in variables}) < len(variables):
+            raise UsageError("names makes one variable of two with different values")
+        name = f"{self.name} with {', '.join(f'{b} for {a}' for a, b in names.items())}"
+        return self._of(self._body.renamed(variables, [variables.index(v) for v in new], name), name)
+
+    def __repr__(self) -> str:
+        return f"Constraint({self.name}: {', '.join(f'{v.name} of {v.size}' for v in self.variables)})"
+
+    @classmethod
+    def _of(cls, body: Table | Compiled, name: str) -> "Constraint":
+        made = cls.__new__(cls)
+        made._state(body, name)
+        return made
+
+    def _state(self, body: Table | Compiled, name: str) -> None:
+        self.variables, self.name, self._body = body.variables, name, body
+
+    def _columns(self, log_p: Posteriors) -> tuple[Float[Tensor, "i n"], torch.Size]:
+        """One row for every value of every variable; contiguous, because circuits gather rows."""
+        posteriors = checked(self.variables, log_p)
+        rows = torch.cat([p.reshape(-1, p.shape[-1]) for p in posteriors], dim=-1)
+        return rows.mT.contiguous(), posteriors[0].shape[:-1]
+
+    def _marginals(self, columns: Float[Tensor, "i 1"]) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+        """log P and p(value | constraint) = ∂ log P / ∂ log p(value) of every variable."""
+        columns = columns.clone().requires_grad_()
+        with torch.enable_grad():
+            joint = self._body.log_joint(columns)[0]
+            (gradient,) = torch.autograd.grad(joint, columns)
+        parts = gradient[:, 0].split([v.size for v in self.variables])
+        return joint.detach(), {v.name: part for v, part in zip(self.variables, parts, strict=True)}

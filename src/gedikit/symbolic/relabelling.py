@@ -1,0 +1,168 @@
+"""Which cluster is which symbol: the naming of clusters under which most examples satisfy the constraint.
+
+Clusters have no names. A network that has found them but calls 3 what is 8 sits in a local optimum of the
+constraint's probability, and only exchanging names leads out of it. An example that violates the constraint under
+part of a naming violates it whatever the rest is, and that bound makes the search exact in most cases.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb, prod
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from gedikit.errors import UsageError
+from gedikit.symbolic.constraint import Constraint
+from gedikit.symbolic.variables import Posteriors, checked
+
+MAX_TUPLES = 200_000
+WORK = 2_000_000  # tuples looked up at once
+Namings = Int64[Tensor, "p c"]
+
+
+@dataclass(frozen=True)
+class Relabelling:
+    """The best namings, best first; position j of a naming is the position of the value that cluster j stands for.
+
+    `satisfied` is the number of examples that satisfy the constraint (the expected one with soft labels) and
+    `margin` by how much the best naming leads: 0 says that the examples do not tell the two best apart.
+    `exact`: it is proven that no naming is better than the best one.
+    """
+
+    namings: Int64[Tensor, "k c"]
+    satisfied: Float[Tensor, " k"]
+    exact: bool
+
+    @property
+    def margin(self) -> float:
+        return float(self.satisfied[0] - self.satisfied[1]) if len(self.satisfied) > 1 else float("inf")
+
+    def apply(self, log_p: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
+        """Posteriors over clusters as posteriors over values, by the best naming."""
+        return log_p[..., self.namings[0].argsort().to(log_p.device)]
+
+
+@torch.no_grad()
+def best_relabelling(
+    log_p: Posteriors, constraint: Constraint, *, soft: bool = False, starts: int = 64, k: int = 2, seed: int = 0
+) -> Relabelling:
+    """Name the clusters of one network, which labels all variables, so that most examples satisfy the constraint.
+
+    `log_p` has (rows, clusters) for every variable. Hill climbing by exchanging two names from `starts` random
+    namings, then branch and bound, which proves that nothing better is left unless too many beginnings of a naming
+    remain possible at once: then it goes on with the most promising of them.
+
+    >>> addition = Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
+    >>> a, b = torch.arange(100) // 10, torch.arange(100) % 10
+    >>> a, b = a[a + b < 10], b[a + b < 10]
+    >>> scrambled = torch.tensor([7, 2, 9, 0, 4, 1, 8, 5, 3, 6])  # the cluster that digit d went to
+    >>> clusters = [torch.eye(10)[scrambled[digit]].log() for digit in (a, b, a + b)]
+    >>> found = best_relabelling(clusters, addition)
+    >>> found.namings[0][scrambled].tolist(), found.exact
+    ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], True)
+    """
+    posteriors = [p.reshape(-1, p.shape[-1]) for p in checked(constraint.variables, log_p)]
+    if len({v.values for v in constraint.variables}) > 1:
+        raise UsageError("best_relabelling needs variables with the same values: one network labels all of them")
+    if starts < 1 or k < 1:
+        raise UsageError(f"starts and k must be at least 1, not {starts} and {k}")
+    score = _Score(constraint, *(_soft_tuples(posteriors) if soft else _hard_tuples(posteriors)))
+    generator = torch.Generator().manual_seed(seed)
+    starts = min(starts, score.at_once(comb(score.c, 2)))
+    random = torch.rand(starts, score.c, generator=generator).argsort(1).to(posteriors[0].device)
+    climbed = _best(_climbed(random, score), score, k)
+    found, left_aside = _not_excluded(score, float(score(climbed)[-1]) if len(climbed) == k else -1.0)
+    namings = _best(torch.cat([climbed, found]), score, k)
+    satisfied = score(namings)
+    return Relabelling(namings, satisfied, exact=float(satisfied[0]) >= left_aside)
+
+
+class _Score:
+    """How many examples may still satisfy the constraint under namings, entries `c` of which are undecided."""
+
+    def __init__(self, constraint: Constraint, labels: Int64[Tensor, "u v"], weights: Float[Tensor, " u"]):
+        self.c, n_variables = constraint.variables[0].size, labels.shape[1]
+        possible = constraint.satisfaction().to(weights)
+        for v in range(n_variables):
+            possible = torch.cat([possible, possible.amax(v, keepdim=True)], dim=v)
+        self.labels, self.weights, self.possible = labels, weights, possible.flatten()
+        self.strides = [(self.c + 1) ** (n_variables - 1 - v) for v in range(n_variables)]
+
+    def at_once(self, neighbours: int) -> int:
+        """Of how many namings to look at that many neighbours each in one go."""
+        return max(1, WORK // (neighbours * len(self.weights)))
+
+    def __call__(self, namings: Namings) -> Float[Tensor, " p"]:
+        where = torch.zeros(len(namings), len(self.labels), dtype=torch.int64, device=namings.device)
+        for labels, stride in zip(self.labels.T, self.strides, strict=True):
+            where += (namings * stride).index_select(1, labels)
+        return self.possible[where] @ self.weights
+
+
+def _hard_tuples(posteriors: Sequence[Tensor]) -> tuple[Int64[Tensor, "u v"], Float[Tensor, " u"]]:
+    labels = torch.stack([p.argmax(-1) for p in posteriors], dim=-1)
+    tuples, counts = labels.unique(dim=0, return_counts=True)
+    return tuples, counts.float()
+
+
+def _soft_tuples(posteriors: Sequence[Tensor]) -> tuple[Int64[Tensor, "u v"], Float[Tensor, " u"]]:
+    """Every tuple of clusters with the number of examples expected to have it."""
+    n, c = posteriors[0].shape
+    if prod(p.shape[-1] for p in posteriors) > MAX_TUPLES:
+        raise UsageError(
+            f"soft labels of {len(posteriors)} variables are more than {MAX_TUPLES} tuples: use soft=False"
+        )
+    joint = posteriors[0].new_ones(n, 1)
+    for p in posteriors[:-1]:
+        joint = (joint[:, :, None] * p.exp()[:, None, :]).flatten(1)
+    expected = joint.mT @ posteriors[-1].exp()
+    tuples = torch.cartesian_prod(*[torch.arange(c, device=joint.device)] * len(posteriors))
+    return tuples.reshape(-1, len(posteriors)), expected.flatten()
+
+
+def _climbed(namings: Namings, score: _Score) -> Namings:
+    """Exchange the two names that help most, until no exchange helps."""
+    a, b = torch.triu_indices(score.c, score.c, 1, device=namings.device)
+    best = score(namings)
+    while len(a):
+        exchanged = namings[:, None].repeat(1, len(a), 1)
+        pair = torch.arange(len(a), device=namings.device)
+        exchanged[:, pair, a], exchanged[:, pair, b] = namings[:, b], namings[:, a]
+        scores = score(exchanged.flatten(0, 1)).unflatten(0, exchanged.shape[:2])
+        top, which = scores.max(1)
+        better = top > best
+        if not better.any():
+            break
+        chosen = exchanged[torch.arange(len(namings), device=namings.device), which]
+        namings, best = torch.where(better[:, None], chosen, namings), torch.maximum(top, best)
+    return namings
+
+
+def _not_excluded(score: _Score, threshold: float) -> tuple[Namings, float]:
+    """Namings that satisfy more than `threshold` examples, and how many those left aside could at most satisfy."""
+    c, device = score.c, score.labels.device
+    usage = torch.zeros(c, dtype=score.weights.dtype, device=device)
+    for column in score.labels.T:
+        usage.index_add_(0, column, score.weights)
+    frontier = torch.full((1, c), c, device=device)
+    limit, left_aside = score.at_once(c), -1.0
+    for cluster in usage.argsort(descending=True):
+        taken = torch.zeros(len(frontier), c + 1, dtype=torch.bool, device=device).scatter_(1, frontier, True)
+        parent, value = (~taken[:, :c]).nonzero(as_tuple=True)
+        frontier = frontier[parent]
+        frontier[:, cluster] = value
+        bounds = score(frontier)
+        frontier, bounds = frontier[bounds > threshold], bounds[bounds > threshold]
+        if len(frontier) > limit:
+            bounds, order = bounds.sort(descending=True)
+            left_aside = max(left_aside, float(bounds[limit]))
+            frontier = frontier[order[:limit]]
+    return frontier, left_aside
+
+
+def _best(namings: Namings, score: _Score, k: int) -> Namings:
+    distinct = cast(Tensor, namings.unique(dim=0))
+    return distinct[score(distinct).topk(min(k, len(distinct))).indices]

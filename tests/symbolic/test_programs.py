@@ -1,0 +1,137 @@
+"""Constraints as programs: against going through all worlds, tables, and ProbLog's own answers."""
+
+import math
+import time
+
+import pytest
+import torch
+from problog import get_evaluatable
+from problog.program import PrologString
+from symbolic_cases import ADDITION, CARRY, DIGITS, NEURAL, addition, carry_query, draw, random_program
+from symbolic_cases import with_probabilities as numbers
+
+from gedikit.symbolic import Constraint
+
+
+def carried(n: int) -> Constraint:
+    return Constraint.from_program(CARRY, carry_query(n))
+
+
+def same_function(a: Constraint, b: Constraint, rows: int = 5) -> None:
+    log_p = [x.requires_grad_() for x in draw([v.size for v in a.variables], (rows,))]
+    values = [c.log_probability(log_p) for c in (a, b)]
+    torch.testing.assert_close(*values, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(*(torch.autograd.grad(v.sum(), log_p) for v in values), rtol=1e-8, atol=1e-9)
+
+
+def test_predicate_table_and_program_of_the_same_constraint_agree():
+    tuples = [(a, b, a + b) for a in range(10) for b in range(10 - a)]
+    program = Constraint.from_program(ADDITION, "addition(a, b, c)")
+    same_function(addition(), Constraint.from_table(tuples, (10, 10, 10)))
+    same_function(addition(), program)
+
+
+def test_long_addition_agrees_with_the_list_of_its_sums():
+    tuples = [
+        (x % 10, x // 10, y % 10, y // 10, (x + y) % 10, (x + y) // 10 % 10, (x + y) // 100)
+        for x in range(100)
+        for y in range(100)
+    ]
+    same_function(carried(2), Constraint.from_table(tuples, (10,) * 7))
+
+
+def test_three_digit_addition_compiles_to_a_small_circuit_that_counts_every_sum():
+    began = time.perf_counter()
+    constraint = carried(3)
+    assert time.perf_counter() - began < 10
+    assert constraint._body.circuit.n_products < 500
+    ones = [torch.zeros(1, 10, dtype=torch.float64)] * 10
+    assert constraint.log_probability(ones).exp().item() == pytest.approx(10**6)
+
+
+def test_a_batch_of_three_digit_additions_takes_milliseconds():
+    constraint, log_p = carried(3), [x.float() for x in draw((10,) * 10, (256,))]
+    times = []
+    for _ in range(10):
+        began = time.perf_counter()
+        constraint.log_probability(log_p)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.02
+
+
+def test_variables_come_in_the_order_of_the_query():
+    names = [v.name for v in carried(2).variables]
+    assert names == [f"digit({x})" for x in ("a0", "a1", "b0", "b1", "c0", "c1", "c2")]
+    backwards = Constraint.from_program(ADDITION, "addition(z, y, a)")
+    assert [v.name for v in backwards.variables] == ["digit(z)", "digit(y)", "digit(a)"]
+    assert {v.network for v in backwards.variables} == {"digit"}
+    assert backwards.variables[0].values == tuple(range(10))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_have_the_probability_that_problog_gives(seed):
+    program = random_program(seed)
+    constraint = Constraint.from_program(NEURAL + program, "q")
+    log_p = draw([v.size for v in constraint.variables], (), seed)
+    p = {v.name: x.exp().tolist() for v, x in zip(constraint.variables, log_p, strict=True)}
+    theirs = get_evaluatable().create_from(PrologString(f"{numbers(program, p)}\nquery(q).")).evaluate()
+    assert constraint.log_probability(log_p).exp().item() == pytest.approx(next(iter(theirs.values())), abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 8))
+def test_gradients_of_random_programs_agree_with_finite_differences(seed):
+    constraint = Constraint.from_program(NEURAL + random_program(seed), "q")
+    log_p = [x.requires_grad_() for x in draw([v.size for v in constraint.variables], (2,), seed)]
+    assert torch.autograd.gradcheck(lambda *x: constraint.log_probability(x), log_p)
+
+
+def test_evidence_conditions_on_variables_and_facts_alike():
+    """P(a = 1 | a ≥ 1 or noise) with P(noise) = 0.2."""
+    program = """
+        nn(net, [X], Y, [0, 1, 2]) :: a(X, Y).
+        0.2::noise.
+        seen :- a(x, Y), Y >= 1.
+        seen :- noise.
+        one :- a(x, 1).
+        evidence(seen).
+    """
+    log_p = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log()
+    found = Constraint.from_program(program, "one").log_probability([log_p]).exp().item()
+    assert found == pytest.approx(0.3 / (0.5 + 0.5 * 0.2))
+
+
+def test_values_that_rules_do_not_mention_count_as_one():
+    constraint = Constraint.from_program(DIGITS + "small :- digit(x, 0).\nsmall :- digit(x, 3).", "small")
+    log_p = draw((10,))
+    p = log_p[0].exp()
+    assert constraint.log_probability(log_p).exp().item() == pytest.approx((p[0] + p[3]).item())
+    not_small = Constraint.from_program(DIGITS + "large :- \\+ digit(x, 0), \\+ digit(x, 3).", "large")
+    assert not_small.log_probability(log_p).exp().item() == pytest.approx((1 - p[0] - p[3]).item())
+
+
+def test_neural_predicates_may_be_true_or_false_or_have_conditions():
+    program = "nn(light, [X]) :: bright(X).\nnn(net, [X], Y, [a, b]) :: kind(X, Y) :- bright(X).\nq :- kind(x, b)."
+    constraint = Constraint.from_program(program, "q")
+    assert {v.name: v.values for v in constraint.variables} == {"kind(x)": ("a", "b"), "bright(x)": (False, True)}
+    log_p = draw([2, 2])
+    assert constraint.log_probability(log_p).item() == pytest.approx((log_p[0][1] + log_p[1][1]).item())
+
+
+def test_programs_may_use_libraries():
+    program = ":- use_module(library(lists)).\n" + DIGITS + "q :- digit(x, D), member(D, [1, 4, 7])."
+    p = draw((10,))[0].exp()
+    found = Constraint.from_program(program, "q").log_probability(draw((10,)))
+    assert found.exp().item() == pytest.approx(p[[1, 4, 7]].sum().item())
+
+
+def test_a_query_may_be_negated():
+    log_p = draw((10, 10, 10))
+    negated = Constraint.from_program(ADDITION, "\\+ addition(a, b, c)").log_probability(log_p).exp().item()
+    assert negated == pytest.approx(1 - addition().log_probability(log_p).exp().item())
+
+
+def test_the_same_image_twice_in_a_query_is_one_variable():
+    doubled = Constraint.from_program(ADDITION, "addition(a, a, c)")
+    p = [x.exp() for x in draw((10, 10))]
+    expected = sum((p[0][d] * p[1][2 * d]).item() for d in range(5))
+    assert doubled.log_probability(draw((10, 10))).item() == pytest.approx(math.log(expected))
