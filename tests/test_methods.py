@@ -13,10 +13,12 @@ NAMED = (
     *("barlow-twins", "vicreg", "w-mse", "corinfomax", "mec"),
     *("swav", "deepcluster", "sela", "infonce", "simclr", "cpc", "protocpc", "kscl", "ebclr"),
 )
+RULED = ("nesy", "gedi-nesy", "gedi-symbols")
 
 
 def test_all_systems_of_the_paper_have_a_name():
-    assert set(METHODS) == set(NAMED)
+    assert set(METHODS) == {*NAMED, *RULED}
+    assert {name for name, method in METHODS.items() if method.needs_rules} == set(RULED)
     for method in METHODS.values():
         assert method.family in GRAPHS
         assert method.reference

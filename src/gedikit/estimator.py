@@ -23,9 +23,11 @@ from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
 from gedikit.recipes import image_recipe
 from gedikit.settings import Settings
+from gedikit.symbolic import Constraint
 from gedikit.training import Observer, fit
 from gedikit.training.fit import Checkpoint, resolve_device
 from gedikit.training.loop import History
+from gedikit.training.rules import Rules
 
 
 class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, DensityMixin, BaseEstimator):
@@ -144,12 +146,22 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
                 return self.fit_observed(X, line)
         return self.fit_observed(X, Observer())
 
+    def fit_examples(self, X: ArrayLike, constraint: Constraint, examples: ArrayLike) -> Self:
+        """Learn what clusters stand for from examples that satisfy a constraint.
+
+        Every row of `examples` has the number of a row of X for each variable of the constraint; rows that none of
+        them names are not trained on. For methods with the term "constraint", such as "gedi-symbols".
+        """
+        rules = Rules(constraint, np.asarray(examples, dtype=np.int64))
+        return self.fit_observed(X, Observer(), rules=rules)
+
     def fit_observed(
         self,
         X: ArrayLike,
         observer: Observer,
         checkpoint: Checkpoint | None = None,
         history: History | None = None,
+        rules: Rules | None = None,
     ) -> Self:
         """`fit`, telling `observer` how it goes and going on from `checkpoint` and `history` if given."""
         rows, shape = _as_rows(X)
@@ -167,6 +179,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             seed=seed,
             device=self.device,
             encoder=self.encoder,
+            rules=rules,
             observer=observer,
             checkpoint=checkpoint,
             history=history,

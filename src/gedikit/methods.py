@@ -74,6 +74,10 @@ class Method:
         return tuple(dict.fromkeys(term for stage in self.stages for term in stage.terms))
 
     @property
+    def needs_rules(self) -> bool:
+        return "constraint" in self.terms
+
+    @property
     def models_density(self) -> bool:
         return "generative" in self.terms
 
@@ -276,8 +280,28 @@ def _registry() -> dict[str, Method]:
             similarity_temperature=0.1,
         ),
     )
+    rules = (
+        Method(
+            "nesy",
+            "symbols from rules alone: labels that satisfy a constraint, whichever they are",
+            (Stage(1, ("constraint",)),),
+            "Manhaeve et al., 2018; Xu et al., 2018",
+        ),
+        _named(
+            "gedi-nesy",
+            replace(gedi, stages=(Stage(1, ("generative", "constraint", "uniformity")),)),
+            "symbols from rules, with a density and all labels in use",
+            _PAPER,
+        ),
+        _named(
+            "gedi-symbols",
+            replace(gedi, stages=(Stage(1, ("generative", "invariance", "prior", "constraint")),)),
+            "clusters that rules give their names",
+            _PAPER,
+        ),
+    )
     alone = (compose(name, None) for name in DISCRIMINATIVE if name != "bound")
-    return {m.name: m for m in (*gedis, *alone)}
+    return {m.name: m for m in (*gedis, *rules, *alone)}
 
 
 METHODS: dict[str, Method] = _registry()

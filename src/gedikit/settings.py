@@ -18,7 +18,9 @@ class Settings:
     generative: float = 1.0
     invariance: float = 10.0
     prior: float = 30.0
-    symmetric: str = "off"  # invariance and prior of x′ as well as of x: on | off
+    constraint: float = 25.0  # rules that examples satisfy
+    uniformity: float = 400.0  # minus the entropy of the mean posterior, in place of the prior
+    symmetric: str = "off"  # invariance, prior and constraint of x′ as well as of x: on | off
     energy_l2: float = 0.0
     largest_gap: float = 0.0  # chains that are this many nats behind the data teach nothing; 0: whatever they are
 
@@ -176,6 +178,8 @@ _NOT_NEGATIVE = (
         "invariance",
         "prior",
         "energy_l2",
+        "constraint",
+        "uniformity",
         "largest_gap",
         "frequencies",
         "noise",

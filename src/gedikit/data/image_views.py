@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -109,6 +109,7 @@ class ImageViews:
     seed: int
     device: torch.device
     walks: Walks | None = None
+    examples: Int64[np.ndarray, "m v"] | None = None  # rows that are drawn together
     _order: dict[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     @property
@@ -145,12 +146,15 @@ class ImageViews:
 
     def _rows(self, size: int, iteration: int) -> tuple[NDArray[np.int64], int]:
         """The batch's rows and its epoch; what is left of an epoch after its last full batch is left out."""
-        epoch, place = divmod(iteration, batches_per_epoch(self.n_rows, size))
+        count, together = (self.n_rows, 1) if self.examples is None else self.examples.shape
+        size //= together
+        epoch, place = divmod(iteration, batches_per_epoch(count, size))
         if epoch not in self._order:
             for old in [e for e in self._order if e < epoch - 1]:
                 del self._order[old]
-            self._order[epoch] = np.random.default_rng([self.seed, epoch]).permutation(self.n_rows)
-        return self._order[epoch][place * size : (place + 1) * size], epoch
+            self._order[epoch] = np.random.default_rng([self.seed, epoch]).permutation(count)
+        chosen = self._order[epoch][place * size : (place + 1) * size]
+        return (chosen if self.examples is None else self.examples[chosen].reshape(-1)), epoch
 
     def _wanted(self, rows: NDArray[np.int64], iteration: int, level: int) -> NDArray[np.int64]:
         """The rows that x is made of, and after them those that x′ is made of where they differ."""

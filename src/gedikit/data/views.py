@@ -1,11 +1,11 @@
 """Two views of a batch: x, and x′ ~ T(x′|x)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from gedikit.data.geometry import NeighbourWalk
@@ -46,6 +46,7 @@ class _InMemory:
     """Rows on the device, drawn with replacement."""
 
     data: Float[Tensor, "n d"]
+    examples: Int64[Tensor, "m v"] | None = field(default=None, kw_only=True)  # rows that are drawn together
 
     @property
     def n_rows(self) -> int:
@@ -55,7 +56,10 @@ class _InMemory:
         return self.data[start:stop]
 
     def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:  # noqa: ARG002
-        return (integers(self.n_rows, (size,), generator),)
+        if self.examples is None:
+            return (integers(self.n_rows, (size,), generator),)
+        count, together = self.examples.shape
+        return (self.examples[integers(count, (size // together,), generator)].flatten(),)
 
 
 @dataclass(frozen=True)

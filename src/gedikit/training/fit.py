@@ -28,6 +28,7 @@ from gedikit.training.inputs import Inputs, look_at
 from gedikit.training.loop import History, Observer, train
 from gedikit.training.memory import out_of_memory
 from gedikit.training.negatives import Chains, Negatives, WeightedProposals
+from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
 from gedikit.training.terms import TERMS, Sizes, of_all_rows, weight_of
@@ -55,16 +56,26 @@ def fit(
     seed: int = 0,
     device: str = "auto",
     encoder: nn.Module | None = None,
+    rules: Rules | None = None,
     observer: Observer | None = None,
     checkpoint: Checkpoint | None = None,
     history: History | None = None,
 ) -> tuple[FittedModel, History, TrainState]:
     """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given.
 
-    `encoder` is a module to train instead of the one that the settings name; it is not changed, a copy is.
+    `encoder` is a module to train instead of the one that the settings name; it is not changed, a copy is. `rules`
+    are what a method with the term "constraint" learns from: rows that no example names are not trained on.
     """
     ready = prepare(
-        x, method, settings, n_clusters=n_clusters, prior=prior, seed=seed, device=device, encoder=encoder
+        x,
+        method,
+        settings,
+        n_clusters=n_clusters,
+        prior=prior,
+        seed=seed,
+        device=device,
+        encoder=encoder,
+        rules=rules,
     )
     state = ready.new_state()
     if checkpoint is not None:
@@ -199,17 +210,20 @@ def prepare(
     seed: int = 0,
     device: str = "auto",
     encoder: nn.Module | None = None,
+    rules: Rules | None = None,
 ) -> Prepared:
     """Look at the data and build everything that does not change during training."""
     where = resolve_device(device)
     class_prior = check_prior(prior, n_clusters)
     check_rows(x, n_clusters)
-    asked, settings = settings, resolve(settings, *x.shape)
+    check_rules(method, settings, rules, len(x), n_clusters)
+    asked, settings = settings, resolve(settings, len(x) if rules is None else rules.examples.size, x.shape[1])
     check_batch(method, settings, len(x))
 
     # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
     setup = torch.Generator().manual_seed(seed)
-    inputs = look_at(x, method, settings, n_clusters, seed, setup, where)
+    together = None if rules is None else rules.examples
+    inputs = look_at(x, method, settings, n_clusters, seed, setup, where, together)
     references = None
     if method.generative == "contrastive-energy":
         references = inputs.rows(torch.randperm(len(x), generator=setup)[: settings.references])
@@ -223,7 +237,7 @@ def prepare(
     network.compute_in(precision(settings, where))
     negatives, chains = _negatives(method, settings, inputs, len(x), setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
-    step = TrainStep(settings, method, inputs.views, negatives, log_prior, _weights(method, settings))
+    step = TrainStep(settings, method, inputs.views, negatives, log_prior, _weights(method, settings), rules)
     sizes = Sizes(min(settings.batch_size, len(x)), network.centers.shape[0], log_prior)
     return Prepared(
         x,
@@ -332,6 +346,20 @@ def check_batch(method: Method, settings: Settings, n_rows: int) -> None:
     alone = [name for name in method.terms if name in TERMS and TERMS[name].min_rows > size]
     if alone:
         raise UsageError(f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}")
+
+
+def check_rules(method: Method, settings: Settings, rules: Rules | None, n_rows: int, n_clusters: int) -> None:
+    if method.needs_rules and rules is None:
+        raise UsageError(f"{method.name!r} learns from rules: give a constraint and examples of it")
+    if rules is None:
+        return
+    if not method.needs_rules:
+        raise UsageError(f"{method.name!r} has no term for rules: use 'nesy' or 'gedi-nesy'")
+    rules.check(n_rows, n_clusters)
+    if settings.batch_size % rules.n_variables:
+        raise UsageError(
+            f"batch_size={settings.batch_size} must be a multiple of the {rules.n_variables} rows of an example"
+        )
 
 
 def resolve(settings: Settings, n_rows: int, n_features: int) -> Settings:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -41,14 +41,20 @@ def look_at(
     seed: int,
     setup: torch.Generator,
     device: torch.device,
+    examples: Int64[np.ndarray, "m v"] | None = None,
 ) -> Inputs:
     if settings.image_shape:
-        return _images(x, method, settings, n_clusters, seed, setup, device)
-    return _vectors(x, settings, n_clusters, setup, device)
+        return _images(x, method, settings, n_clusters, seed, setup, device, examples)
+    return _vectors(x, settings, n_clusters, setup, device, examples)
 
 
 def _vectors(
-    x: NDArray[Any], settings: Settings, n_clusters: int, setup: torch.Generator, device: torch.device
+    x: NDArray[Any],
+    settings: Settings,
+    n_clusters: int,
+    setup: torch.Generator,
+    device: torch.device,
+    examples: Int64[np.ndarray, "m v"] | None,
 ) -> Inputs:
     if settings.augmentation in PRESETS:
         raise UsageError(f"augmentation {settings.augmentation!r} is for images: image_shape says what rows are")
@@ -58,11 +64,13 @@ def _vectors(
     box = Box.around(data, max(settings.margin, 4 * bandwidth))
     sigma = settings.noise * (bandwidth if settings.noise_unit == "bandwidth" else 1.0)
     views: Views
+    together = None if examples is None else torch.from_numpy(examples).to(device)
     if settings.augmentation == "noise":
-        views = NoiseViews(data.to(device), sigma)
+        views = NoiseViews(data.to(device), sigma, examples=together)
     else:
         walk = neighbour_walk(data, n_clusters, setup, n_neighbours=settings.neighbours)
-        views = WalkViews(data.to(device), walk.to(device), sigma, settings.walk_hold, settings.walk_end)
+        hold, end = settings.walk_hold, settings.walk_end
+        views = WalkViews(data.to(device), walk.to(device), sigma, hold, end, examples=together)
     return Inputs(scaler, bandwidth, box, sigma, views, lambda rows: data[rows])
 
 
@@ -74,6 +82,7 @@ def _images(
     seed: int,
     setup: torch.Generator,
     device: torch.device,
+    examples: Int64[np.ndarray, "m v"] | None,
 ) -> Inputs:
     shape = check_image_shape(settings.image_shape, x.shape[1])
     if settings.augmentation not in PRESETS:
@@ -89,7 +98,7 @@ def _images(
         points = scaled(torch.from_numpy(np.ascontiguousarray(pixels)))
         steps = neighbour_walk(points, n_clusters, setup, n_neighbours=settings.neighbours)
         walks = Walks(steps, settings.walk_hold, settings.walk_end)
-    views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks)
+    views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks, examples)
 
     def rows(which: Tensor) -> Tensor:
         return scaled(torch.from_numpy(np.ascontiguousarray(pixels[which.numpy()])))

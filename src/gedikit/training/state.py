@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor, nn
 
 from gedikit.errors import UsageError
@@ -95,6 +96,17 @@ class TrainState:
                 self.memory[name] = old.copy_(self.memory[name])
         if self.chain_step is not chain_step:
             self.chain_step = chain_step.copy_(self.chain_step)
+
+    @torch.no_grad()
+    def exchange_clusters(self, order: Int64[Tensor, " c"]) -> None:
+        """Cluster i becomes what cluster order[i] was, with all that the optimiser knows of it."""
+        sizes = {name: p.numel() for name, p in self.network.named_parameters()}
+        before = list(sizes)[: list(sizes).index("centers")]
+        start = sum(sizes[name] for name in before)
+        moments = self.optimiser.state[self.weights]
+        for flat in (self.weights, self.average_weights, moments["exp_avg"], moments["exp_avg_sq"]):
+            centers = flat[start : start + sizes["centers"]].view(self.network.centers.shape)
+            centers.copy_(centers[:, order])
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name; the live ones, not copies."""

@@ -16,6 +16,7 @@ from gedikit.model import ClusterEnergy, EnergyClassifier
 from gedikit.settings import Settings
 from gedikit.training.capture import CapturedGraph
 from gedikit.training.negatives import Samples, Source
+from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState, accelerates
 from gedikit.training.terms import TERMS, Look
 
@@ -33,6 +34,7 @@ class TrainStep:
     negatives: Source | None
     log_prior: Float[Tensor, "*m c"]
     weights: dict[str, float | Tensor]
+    rules: Rules | None = None
     _measured: dict["Phase", tuple[str, ...]] = field(default_factory=dict, repr=False)  # names of measurements
 
     def start(self, state: TrainState) -> None:
@@ -99,7 +101,7 @@ class TrainStep:
         views = (view, *others)[:wanted]
         negative = self.negatives.draw(state) if self.negatives and "generative" in phase.terms else None
         outputs = Outputs(state.network, state.embed, x, views, negative)
-        return Look(self.settings, state, phase, batch[0], views, view, outputs, self.log_prior)
+        return Look(self.settings, state, phase, batch[0], views, view, outputs, self.log_prior, self.rules)
 
     def _gradient(self, total: Tensor, state: TrainState, phase: "Phase") -> Tensor:
         parameters = list(state.network.parameters())
@@ -114,13 +116,10 @@ class TrainStep:
         return torch.cat([g.reshape(*state.members, -1) for g in gradients], dim=-1)
 
     def _refresh(self, terms: tuple[str, ...], state: TrainState) -> None:
-        if state.iteration % self.settings.assign_every:
-            return
-        for name in terms:
-            refresh = TERMS[name].refresh if name in TERMS else None
-            if refresh is not None:
+        for term in [TERMS[name] for name in terms if name in TERMS]:
+            if term.refresh is not None and state.iteration % term.every(self.settings) == 0:
                 with torch.no_grad(), state.in_place():
-                    refresh(state, self.settings, self.views)
+                    term.refresh(state, self.settings, self.views, self.rules)
 
     def _losses(self, terms: tuple[str, ...], look: Look) -> dict[str, Tensor]:
         losses = {name: TERMS[name].loss(look) for name in terms if name in TERMS}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +13,16 @@ from torch import Tensor
 from gedikit import objectives
 from gedikit.data.views import Views
 from gedikit.settings import Settings
+from gedikit.symbolic import best_relabelling
+from gedikit.symbolic.relabelling import MAX_TUPLES
+from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 
 if TYPE_CHECKING:
     from gedikit.training.step import Outputs, Phase
 
 _SELA_ITERATIONS = 50
+_RENAMINGS = 20
 _BLOCK = 2048  # 2 GiB of activations where images are widest
 
 
@@ -33,6 +38,7 @@ class Look:
     view: Tensor  # one x′ in any case
     out: "Outputs"
     log_prior: Tensor
+    rules: Rules | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,8 @@ class Term:
 
     loss: Callable[[Look], Tensor]
     start: Callable[[TrainState, Settings, Views], dict[str, Tensor]] = lambda *_: {}
-    refresh: Callable[[TrainState, Settings, Views], None] | None = None
+    refresh: Callable[[TrainState, Settings, Views, Rules | None], None] | None = None
+    every: Callable[[Settings], int] = lambda s: s.assign_every  # iterations between two of them
     views: Callable[[Settings], int] = lambda _: 1  # how many x′ beside x
     optimum: Callable[[Settings, Sizes], float | None] = lambda *_: 0.0
     min_rows: int = 2
@@ -69,6 +76,31 @@ def _prior(look: Look) -> Tensor:
     if look.settings.symmetric == "on":
         return (loss + objectives.prior.formula(look.out.view_log_p, look.log_prior)) / 2
     return loss
+
+
+def _constraint(look: Look) -> Tensor:
+    """L_NESY of x and, with `symmetric`, of x′: an example's rows lie together."""
+    assert look.rules is not None
+    rules = look.rules
+    views = [look.out.log_p, look.out.view_log_p] if look.settings.symmetric == "on" else [look.out.log_p]
+    losses = []
+    for log_p in views:
+        posteriors = log_p.unflatten(-2, (-1, rules.n_variables)).unbind(-2)
+        losses.append(objectives.constraint_loss(rules.constraint.log_probability(posteriors)))
+    return torch.stack(losses).mean(0)
+
+
+def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -> None:
+    """Give clusters the names under which most examples satisfy the rule: gradients cannot exchange two of them."""
+    assert rules is not None
+    if state.iteration == 0 or prod(v.size for v in rules.constraint.variables) > MAX_TUPLES:
+        return
+    log_p = torch.log_softmax(of_all_rows(state.average.logits, views), dim=-1)
+    found = best_relabelling([log_p[column] for column in rules.examples.T], rules.constraint)
+    order = found.namings[0].argsort()
+    if found.margin > 0 and not torch.equal(order, torch.arange(len(order))):
+        state.exchange_clusters(order.to(log_p.device))
+        state.events.append(f"iteration {state.iteration}: clusters exchanged their names, as the rule asks")
 
 
 def _infonce(look: Look) -> Tensor:
@@ -164,7 +196,7 @@ def _deepcluster(look: Look) -> Tensor:
     return sum(objectives.deepcluster.formula(log_p, target) for log_p in both) / 2  # type: ignore[return-value]
 
 
-def _assign_by_k_means(state: TrainState, _: Settings, views: Views) -> None:
+def _assign_by_k_means(state: TrainState, _: Settings, views: Views, __: Rules | None) -> None:
     """k-means on the averaged network's features, from the last centres on, so that clusters keep their names."""
     from sklearn.cluster import KMeans
 
@@ -203,7 +235,7 @@ def _sela(look: Look) -> Tensor:
     return sum(objectives.sela.formula(log_p, codes) for log_p in both) / 2  # type: ignore[return-value]
 
 
-def _assign_by_sinkhorn(state: TrainState, settings: Settings, views: Views) -> None:
+def _assign_by_sinkhorn(state: TrainState, settings: Settings, views: Views, _: Rules | None) -> None:
     log_p = torch.log_softmax(of_all_rows(state.average.logits, views), dim=-1)
     state.memory["codes"] = objectives.sinkhorn(
         log_p, epsilon=settings.sinkhorn_epsilon, iterations=_SELA_ITERATIONS
@@ -235,6 +267,19 @@ TERMS: Mapping[str, Term] = {
         _prior,
         views=lambda s: int(s.symmetric == "on"),
         optimum=lambda _, sizes: objectives.prior_optimum(sizes.log_prior),
+        min_rows=1,
+    ),
+    "constraint": Term(
+        _constraint,
+        refresh=_rename,
+        every=lambda s: max(1, s.iterations // _RENAMINGS),
+        views=lambda s: int(s.symmetric == "on"),
+        min_rows=1,
+    ),
+    "uniformity": Term(
+        lambda look: objectives.entropy_of_mean.formula(look.out.log_p),
+        views=lambda _: 0,
+        optimum=lambda _, sizes: objectives.entropy_of_mean_optimum(len(sizes.log_prior)),
         min_rows=1,
     ),
     "infonce": Term(_infonce, optimum=_cosine_only(objectives.infonce_optimum)),
@@ -273,7 +318,7 @@ TERMS: Mapping[str, Term] = {
     "deepcluster": Term(_deepcluster, _start_deepcluster, _assign_by_k_means, min_rows=1),
     "sela": Term(_sela, _start_sela, _assign_by_sinkhorn, min_rows=1),
 }
-_OWN_WEIGHT = ("generative", "invariance", "prior", "energy_l2")
+_OWN_WEIGHT = ("generative", "invariance", "prior", "energy_l2", "constraint", "uniformity")
 
 
 def weight_of(term: str, settings: Settings) -> float:
