@@ -19,7 +19,7 @@ from gedikit.data.scaling import Scaler
 from gedikit.errors import UsageError
 from gedikit.methods import Method, get_method
 from gedikit.model import ClusterEnergy, ContrastiveEnergy, Density, EnergyClassifier, Likelihood, frozen
-from gedikit.sampling import Box, LogDensity, SampleInfo, run_mala, run_sgld
+from gedikit.sampling import Box, LogDensity, SampleInfo, run_mala, run_sgld, temperature
 from gedikit.settings import Settings
 from gedikit.storage import read_tensors, write_tensors
 
@@ -241,7 +241,7 @@ class FittedModel:
             raise UsageError(f"start must be one of {', '.join(STARTS)}, not {start!r}")
         if cluster is not None and not 0 <= cluster < self.n_clusters:
             raise UsageError(f"cluster must lie between 0 and {self.n_clusters - 1}, not {cluster}")
-        steps = (1000 if start == "noise" else 200) if steps is None else steps
+        steps = self._default_steps(start) if steps is None else steps
         generator = torch.Generator(self.device).manual_seed(seed)
         parts, infos = [], []
         block = _IMAGE_CHAINS if self.settings.image_shape else _CHAINS
@@ -252,14 +252,24 @@ class FittedModel:
                 infos.append(info)
         return np.concatenate(parts), infos[-1]
 
+    def _default_steps(self, start: str) -> int:
+        """Images: the paper's number from noise, and one more round of the training's from its chains."""
+        if self.settings.image_shape:
+            return 500 if start == "noise" else self.settings.steps
+        return 1000 if start == "noise" else 200
+
     def _sample_block(
         self, n: int, steps: int, start: str, cluster: int | None, generator: torch.Generator
     ) -> tuple[Tensor, SampleInfo]:
+        s = self.settings
+        # chains at temperature T leave exp(f/T) invariant: p(y|x) joins it as it is
+        warmth = temperature(s.step_size, s.noise_std) if s.sampler == "sgld" else 1.0
+
         def log_density(z: Tensor) -> Tensor:
             if cluster is None:
                 return self.network.log_density(z)
             scores, density = self._scores_and_density(z)
-            return density + scores.log_softmax(-1)[:, cluster]
+            return density + warmth * scores.log_softmax(-1)[:, cluster]
 
         if self.network.density.normalised:
             return self._exact_block(n, cluster, generator), SampleInfo(1.0, 0.0, 1.0)

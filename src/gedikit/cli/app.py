@@ -131,7 +131,10 @@ def sample(
     output: Annotated[Path, typer.Option("--output", "-o", help="A .npz, .csv or .png file.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
     cluster: Annotated[int | None, typer.Option(help="Only from this cluster.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Langevin steps; 200 from the buffer, 1000 from noise.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Langevin steps; 200 from the buffer, 1000 from noise, for images 20 and 500."),
+    ] = None,
     start: Annotated[str, typer.Option(help="buffer (the training's chains) or noise.")] = "buffer",
     seed: Seed = 0,
     device: Device = "auto",
