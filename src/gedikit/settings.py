@@ -68,6 +68,7 @@ class Settings:
     noise: float = 0.5  # of the views, in noise_unit
     noise_unit: str = "bandwidth"  # bandwidth | absolute
     image_walks: str = "off"  # images: x′ is made of a neighbour by pixels instead of x itself: on | off
+    walk_copies: int = 0  # images: neighbours are those of an image or of this many changed copies of it
     neighbours: int = 10
     walk_hold: float = 0.3  # share of the training with the longest walks
     walk_end: float = 0.8  # from here on single steps
@@ -186,7 +187,7 @@ _NOT_NEGATIVE = (
         "noise_std",
         "warmup",
     ),
-    *("max_rollbacks", "threads", "epochs", "weight_decay"),
+    *("max_rollbacks", "threads", "epochs", "weight_decay", "walk_copies"),
 )
 _SHARES = (
     "shrinkage",

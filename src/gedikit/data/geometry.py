@@ -7,7 +7,9 @@ useful walk is the one that still sees as many as there are clusters.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +22,9 @@ from torch import Tensor
 _DOUBLINGS = 16
 _ENDPOINTS = 64
 _STRANGE = 0.02
+
+# rows of anchors and a number of neighbours → distances to them, and their places among the anchors
+Nearest = Callable[[NDArray[np.int64], int], tuple[NDArray[Any], NDArray[np.int64]]]
 
 
 def kernel_bandwidth(x: Float[Tensor, "n d"], generator: torch.Generator, max_points: int = 2000) -> float:
@@ -83,15 +88,21 @@ def neighbour_walk(
     n_neighbours: int = 10,
     slack: float = 1.1,
     max_anchors: int = 20_000,
+    nearest: Nearest | None = None,
 ) -> NeighbourWalk:
-    """Walks that double in length until they see at most `slack`·`n_clusters` groups."""
+    """Walks that double in length until they see at most `slack`·`n_clusters` groups.
+
+    `nearest` finds the neighbours of anchors, given their rows; without it they are the nearest in space.
+    """
     points = x.cpu().numpy()
     # copies of a point are one anchor: else each heap of copies would be a group of its own
     _, rows, anchor = np.unique(points, axis=0, return_index=True, return_inverse=True)
     if len(rows) > max_anchors:
         rows = np.sort(rows[torch.randperm(len(rows), generator=generator)[:max_anchors].numpy()])
         anchor = _nearest(points, points[rows])
-    weights = _affinity(points[rows], min(n_neighbours, len(rows) - 1))
+    k = min(n_neighbours, len(rows) - 1)
+    distance, index = _nearest_in_space(points[rows], k) if nearest is None else nearest(rows, k)
+    weights = _affinity(distance, index)
     degree = torch.from_numpy(np.asarray(weights.sum(1)).ravel())
     # two independent halves: a meeting of walks of one half with the other's is unbiased
     halves = [_one_step(weights, _ENDPOINTS, generator) for _ in range(2)]
@@ -110,11 +121,15 @@ def neighbour_walk(
     )
 
 
-def _affinity(points: NDArray[np.float32], k: int) -> sparse.csr_matrix:
-    """Self-tuned Gaussian weights (Zelnik-Manor & Perona, 2004) on the union of k-neighbourhoods, lazily walked."""
-    n = len(points)
+def _nearest_in_space(points: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     distance, index = NearestNeighbors(n_neighbors=k).fit(points).kneighbors()
-    local = np.maximum(distance[:, min(7, k) - 1], np.finfo(np.float32).tiny)
+    return distance, index
+
+
+def _affinity(distance: NDArray[Any], index: NDArray[np.int64]) -> sparse.csr_matrix:
+    """Self-tuned Gaussian weights (Zelnik-Manor & Perona, 2004) on the union of k-neighbourhoods, lazily walked."""
+    n, k = index.shape
+    local = np.maximum(distance[:, min(7, k) - 1].astype(np.float64), np.finfo(np.float32).tiny)
     row = np.repeat(np.arange(n), k)
     col = index.ravel()
     weight = np.exp(-(distance.ravel() ** 2) / (local[row] * local[col]))

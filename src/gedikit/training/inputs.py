@@ -10,8 +10,9 @@ from jaxtyping import Float, Int, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gedikit.data.alike import nearest_images
 from gedikit.data.augment import PRESETS, Augmentation
-from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
+from gedikit.data.geometry import Nearest, kernel_bandwidth, neighbour_walk
 from gedikit.data.image_views import ImageViews, Walks, place, scaled
 from gedikit.data.scaling import Scaler
 from gedikit.data.views import NoiseViews, Views, WalkViews
@@ -96,7 +97,13 @@ def _images(
     walks = None
     if settings.image_walks == "on":
         points = scaled(torch.from_numpy(np.ascontiguousarray(pixels)))
-        steps = neighbour_walk(points, n_clusters, setup, n_neighbours=settings.neighbours)
+        steps = neighbour_walk(
+            points,
+            n_clusters,
+            setup,
+            n_neighbours=settings.neighbours,
+            nearest=_nearest_by_views(points.reshape(-1, *shape), strong, settings.walk_copies, device),
+        )
         walks = Walks(steps, settings.walk_hold, settings.walk_end)
     views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks, examples)
 
@@ -104,6 +111,18 @@ def _images(
         return scaled(torch.from_numpy(np.ascontiguousarray(pixels[which.numpy()])))
 
     return Inputs(scaler, _PIXEL_BANDWIDTH, box, strong.noise, views, rows)
+
+
+def _nearest_by_views(
+    images: Float[Tensor, "n h w c"], augmentation: Augmentation, copies: int, device: torch.device
+) -> Nearest | None:
+    if not copies:
+        return None
+
+    def nearest(rows: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        return nearest_images(images[torch.from_numpy(rows)].to(device), k, augmentation, copies)
+
+    return nearest
 
 
 def as_bytes(x: NDArray[Any]) -> tuple[Scaler, NDArray[np.uint8]]:
