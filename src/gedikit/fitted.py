@@ -100,6 +100,13 @@ def _density(
     return ClusterEnergy()
 
 
+def precision(settings: Settings, device: torch.device) -> torch.dtype:
+    """What images are convolved in: half precision where a GPU is made for it."""
+    if settings.precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return torch.bfloat16 if settings.precision == "bfloat16" else torch.float32
+
+
 @dataclass
 class FittedModel:
     """What a fit leaves behind. Arrays go in and come out in the units of the data."""
@@ -281,10 +288,7 @@ class FittedModel:
     @contextmanager
     def _moving(self) -> Iterator[None]:
         """Chains run in the precision they were trained in."""
-        on_gpu = self.device.type == "cuda"
-        self.network.compute_in(
-            torch.bfloat16 if on_gpu and self.settings.precision != "float32" else torch.float32
-        )
+        self.network.compute_in(precision(self.settings, self.device))
         try:
             with frozen(self.network):
                 yield

@@ -102,10 +102,10 @@ def test_queries():
     ],
 )
 def test_grounding_stops_in_time(program, query, doing):
-    began = time.perf_counter()
+    began = time.process_time()  # its own: others share the machine
     with pytest.raises(UsageError, match=rf"{doing} stopped after \d+\.\d s at \d+ nodes, beyond max_seconds=0.5"):
         Constraint.from_program(program, query, max_seconds=0.5)
-    assert time.perf_counter() - began < 15  # left alone, the first takes a minute and the second never ends
+    assert time.process_time() - began < 2
 
 
 def test_compiling_stops_in_time():

@@ -3,8 +3,7 @@
 import copy
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from gedikit.data.augment import PRESETS
 from gedikit.methods import get_method
 from gedikit.recipes import PRINTED_IMAGES
 from gedikit.settings import Settings
-from gedikit.training.fit import Prepared, prepare, tuned_convolutions
+from gedikit.training.fit import Prepared, cudnn_flags, prepare, tuned_convolutions
 from gedikit.training.state import TrainState
 
 _IMAGES = 2048
@@ -95,18 +94,6 @@ def compare(settings: Settings, device: str, *, repeats: int = 20, blocks: int =
         start=start,
         memory=memory,
     )
-
-
-@contextmanager
-def cudnn_flags(**flags: bool) -> Iterator[None]:
-    before = {name: getattr(torch.backends.cudnn, name) for name in flags}
-    for name, value in flags.items():
-        setattr(torch.backends.cudnn, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(torch.backends.cudnn, name, value)
 
 
 def sampler(ready: Prepared, state: TrainState) -> Callable[[], object]:

@@ -115,7 +115,7 @@ def fid_figures(
     )
     if images is None:
         images, _ = fitted.sample(n, steps=steps, start="noise", seed=seed)
-    made = _pictures(as_pixels(fitted, images), train.image_shape)
+    made = _pictures(as_pixels(images), train.image_shape)
     by = f"{steps} Langevin steps from uniform noise, seed {seed}"
     return [fid_figure(made, reference, extractor, samples_by=by)]
 
@@ -146,11 +146,12 @@ def outlier_figures(
 
 
 def _scores(fitted: FittedModel, x: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
-    log_density = fitted.log_density(x)
+    blocks = [(s.double().softmax(-1).cpu().numpy(), d.cpu().numpy()) for s, d in fitted.evaluate(x)]
+    posterior, log_density = (np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True))
     norms = [gradient_norm(g.flatten(1).cpu().numpy()) for g in fitted.gradients(x)]
     return {
         "log_density": log_density,
-        "confidence": confidence(fitted.posterior(x)),
+        "confidence": confidence(posterior),
         "gradient_norm": np.concatenate(norms),
         "typicality": typicality(log_density, fitted.quantiles),
     }
@@ -180,11 +181,9 @@ def outside_rows(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
     return made.reshape(len(made), -1)
 
 
-def as_pixels(fitted: FittedModel, x: NDArray[Any]) -> NDArray[np.uint8]:
-    """Rows in the units of the data as bytes."""
-    low, high = fitted.bounds()
-    shares = (np.clip(x, low, high) - low) / (high - low)
-    pixels: NDArray[np.uint8] = np.rint(255 * shares).astype(np.uint8)
+def as_pixels(x: NDArray[Any]) -> NDArray[np.uint8]:
+    """Generated rows, of data that is bytes, as bytes."""
+    pixels: NDArray[np.uint8] = np.clip(np.rint(x), 0, 255).astype(np.uint8)
     return pixels
 
 

@@ -65,8 +65,9 @@ def sample(
     fitted = load_run(path, device)
     made, info = fitted.sample(n, steps=steps, start=start, cluster=cluster, seed=seed)
     y = fitted.labels(made)
-    shape = Run(path).config().image_shape
-    x: NDArray[Any] = np.clip(np.rint(made), 0, 255).astype(np.uint8) if shape else made
+    config = Run(path).config()
+    shape = config.image_shape
+    x: NDArray[Any] = measured.as_pixels(made) if shape else made
     if output.suffix == ".npz":
         x = x.reshape(-1, *shape) if shape else x
         write_atomically(output, lambda p: _save_npz(p, x, y))
@@ -77,7 +78,7 @@ def sample(
             output, lambda p: np.savetxt(p, table, delimiter=",", header=header, comments="", fmt="%.9g")
         )
     else:
-        image = image_shape_of(Run(path).config())
+        image = image_shape_of(config)
         if image is None and x.shape[1] != 2:
             raise UsageError(f"a picture needs two features or images, not {x.shape[1]} features: use .csv or .npz")
         png = samples_png(x, y, image)

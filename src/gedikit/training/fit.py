@@ -18,7 +18,7 @@ from gedikit import networks, objectives
 from gedikit.assignment import Assignment
 from gedikit.data.image_views import batches_per_epoch
 from gedikit.errors import DataError, UsageError
-from gedikit.fitted import FittedModel, build_model, density_quantiles
+from gedikit.fitted import FittedModel, build_model, density_quantiles, precision
 from gedikit.methods import Method
 from gedikit.model import EnergyClassifier
 from gedikit.sampling import Box, ProposalBank, Proposals, ReplayBuffer
@@ -269,12 +269,20 @@ def threads(n: int) -> Iterator[None]:
 @contextmanager
 def tuned_convolutions() -> Iterator[None]:
     """Let cuDNN time its algorithms: an iteration's shapes are the same thousands of times."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
+    with cudnn_flags(benchmark=True):
+        yield
+
+
+@contextmanager
+def cudnn_flags(**flags: bool) -> Iterator[None]:
+    before = {name: getattr(torch.backends.cudnn, name) for name in flags}
+    for name, value in flags.items():
+        setattr(torch.backends.cudnn, name, value)
     try:
         yield
     finally:
-        torch.backends.cudnn.benchmark = before
+        for name, value in before.items():
+            setattr(torch.backends.cudnn, name, value)
 
 
 def _weights(method: Method, settings: Settings) -> dict[str, float | Tensor]:
@@ -308,13 +316,6 @@ def resolve_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError):
         raise UsageError(f"device {name!r} is not available here; use 'auto' or 'cpu'") from None
     return device
-
-
-def precision(settings: Settings, device: torch.device) -> torch.dtype:
-    """What images are convolved in: half precision where a GPU is made for it."""
-    if settings.precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.bfloat16 if settings.precision == "bfloat16" else torch.float32
 
 
 def check_prior(prior: NDArray[Any] | None, n_clusters: int) -> NDArray[np.float64]:
