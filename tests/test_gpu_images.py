@@ -68,14 +68,19 @@ def test_stem_kernels_compute_the_convolution_and_its_gradients(shape, filters):
 
 
 def test_gradient_of_the_fast_iteration_is_that_of_the_plain_one():
+    """As far from the one in 32 bits as half precision puts PyTorch's own, and next to the same in 32 bits."""
     x = blobs(256)
-    gradients = []
-    for changes in ({"acceleration": "off", "precision": "float32"}, {}):
+
+    def gradient(**changes):
         ready = prepare(x, get_method("gedi"), settings(steps=1, **changes), n_clusters=2, seed=0, device="cuda")
         state = ready.new_state()
         ready.step(state)
-        gradients.append(state.weights.grad.clone())
-    assert relative(gradients[1], gradients[0]) < 0.03
+        return state.weights.grad.clone()
+
+    plain = gradient(acceleration="off", precision="float32")
+    half = relative(gradient(acceleration="off"), plain)
+    assert relative(gradient(precision="float32"), plain) < 5e-3
+    assert relative(gradient(), plain) < min(1.25 * half, 0.06)
 
 
 def test_losses_of_200_iterations_overlay():
@@ -97,7 +102,7 @@ def test_captured_iterations_equal_those_run_one_operation_at_a_time():
     x = blobs(256)
     rows = []
     for acceleration in ("off", "auto"):
-        asked = settings(iterations=12, acceleration=acceleration)
+        asked = settings(iterations=12, acceleration=acceleration, learning_rate=5e-5)
         _, history, _ = fit(x, get_method("gedi"), asked, n_clusters=2, seed=0, device="cuda")
         rows.append(history.rows)
     for eager, captured in zip(*rows, strict=True):

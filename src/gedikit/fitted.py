@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gedikit import networks
+from gedikit import networks, sampling
 from gedikit.assignment import Assignment
 from gedikit.data.scaling import Scaler
 from gedikit.errors import UsageError
@@ -236,7 +236,7 @@ class FittedModel:
         """n new points by Langevin dynamics under p(x), or under p(x|y) ∝ exp of one logit.
 
         start: "buffer" continues the chains of the training (they are samples of the model already);
-        "noise" begins uniformly in the domain.
+        "noise" begins where they began: uniformly in the domain, or (images) with the data's mean and covariance.
         """
         if not self.models_density:
             raise UsageError(f"the model was trained with {self.method!r}, which learns no density to sample from")
@@ -280,8 +280,10 @@ class FittedModel:
 
         if self.network.density.normalised:
             return self._exact_block(n, cluster, generator), SampleInfo(1.0, 0.0, 1.0)
-        from_noise = start == "noise"
-        z = self.box.uniform(n, generator) if from_noise else self.buffer[self._chosen(n, cluster, generator)]
+        if start == "noise":
+            z = sampling.start(s.buffer_start, self.reference, self.box)(n, generator)
+        else:
+            z = self.buffer[self._chosen(n, cluster, generator)]
         with self._moving():
             return self._moved(log_density, z, steps, generator)
 

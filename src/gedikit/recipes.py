@@ -54,6 +54,7 @@ _WORKS = {
     "symmetric": "on",  # x is left as it is for its density, so x′ is of another kind
     "energy_l2": 0.001,
     "largest_gap": 5.0,
+    "buffer_start": "gaussian",
     "bounds": "clip",
     "learning_rate": 5e-4,
     "warmup": 500,
@@ -72,6 +73,7 @@ _ON_A_CPU = {
     "batch_size": 64,
     "negatives": 32,
     "buffer": 2000,
+    "walk_copies": 8,
     "iterations": 1000,
     "warmup": 50,
     "log_every": 25,
@@ -100,5 +102,5 @@ def image_recipe(
         return {**PRINTED_IMAGES.get(source, PRINTED_IMAGES["cifar10"]), "image_shape": image_shape}
     recipe = {**_WORKS, "image_shape": image_shape, "augmentation": _AUGMENTATIONS.get(source, "photos")}
     if image_shape[2] == 1:  # drawings and scans: neighbours by pixels are alike, as those of photographs are not
-        recipe |= {"image_walks": "on"}
+        recipe |= {"image_walks": "on", "walk_copies": 32}
     return recipe if on_gpu else {**recipe, **_ON_A_CPU}

@@ -79,7 +79,7 @@ class Settings:
     negatives: int = 400  # model samples or proposals an iteration
     bank: int = 30_000  # proposals drawn and scored once
     buffer: int = 2000  # persistent chains
-    buffer_start: str = "data"  # data | noise
+    buffer_start: str = "data"  # data | noise | gaussian (of the data's mean and covariance)
     restart: float = 0.0
     steps: int = 5
     step_size: float = 0.25  # mala: first step, in bandwidths; sgld: α
@@ -157,7 +157,7 @@ _CHOICES = {
     "augmentation": ("walk", "noise", *PRESETS),
     "noise_unit": ("bandwidth", "absolute"),
     "sampler": ("auto", "importance", "mala", "sgld"),
-    "buffer_start": ("data", "noise"),
+    "buffer_start": ("data", "noise", "gaussian"),
     "bounds": ("none", "reflect", "reject", "clip"),
     "symmetric": ("on", "off"),
     "image_walks": ("on", "off"),

@@ -23,6 +23,20 @@ def test_generative_is_the_difference_of_means():
     assert generative(torch.tensor([1.0, 3.0]), torch.tensor([5.0])).item() == 3.0
 
 
+def test_chains_that_are_stuck_teach_nothing_and_take_their_share_of_the_data_along():
+    data = torch.tensor([1.0, 3.0], requires_grad=True)
+    model = torch.tensor([5.0, 0.5, -1.0, -30.0], requires_grad=True)
+    generative(data, model, largest_gap=4.0).backward()
+    trust = torch.tensor([1.0, 1.0, 0.5, 0.0])  # 3 ahead, 1.5, 3 and 32 behind the mean of 2
+    torch.testing.assert_close(model.grad, trust / 4)
+    torch.testing.assert_close(data.grad, torch.full((2,), -trust.mean().item() / 2))
+
+
+def test_chains_that_keep_up_all_count():
+    data, model = torch.tensor([1.0, 3.0]), torch.tensor([5.0, 1.0, 2.0])
+    assert generative(data, model, largest_gap=4.0) == generative(data, model)
+
+
 def test_gradient_of_the_importance_loss_is_data_minus_weighted_proposals():
     torch.manual_seed(0)
     data = torch.randn(7, dtype=torch.float64, requires_grad=True)

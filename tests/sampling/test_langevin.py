@@ -97,10 +97,10 @@ def test_reflection_folds_as_often_as_it_takes():
 
 def test_replay_returns_what_was_written_and_restarts_the_asked_share(generator):
     buffer = ReplayBuffer(torch.zeros(100, 2))
-    slots, x = buffer.draw(50, restart=0.0, box=WIDE, generator=generator)
+    slots, x = buffer.draw(50, restart=0.0, start=WIDE.uniform, generator=generator)
     assert (x == 0).all()
     buffer.write(slots, torch.ones(50, 2))
     assert set(buffer.positions.flatten().tolist()) == {0.0, 1.0}
     assert (buffer.positions[slots] == 1).all()
-    _, x = ReplayBuffer(torch.zeros(10, 2)).draw(20_000, restart=0.05, box=WIDE, generator=generator)
+    _, x = ReplayBuffer(torch.zeros(10, 2)).draw(20_000, restart=0.05, start=WIDE.uniform, generator=generator)
     assert (x != 0).any(-1).float().mean().item() == pytest.approx(0.05, abs=0.006)

@@ -138,7 +138,7 @@ def test_chains_come_back_within_the_rounding_of_what_they_wait_in(dtype, most):
     x[0, :2] = torch.tensor([-1.0, 1.0])
     buffer = ReplayBuffer(x, getattr(torch, dtype))
     box = Box(torch.full((12,), -1.0), torch.full((12,), 1.0))
-    slots, drawn = buffer.draw(30, restart=0.0, box=box, generator=torch.Generator().manual_seed(1))
+    slots, drawn = buffer.draw(30, restart=0.0, start=box.uniform, generator=torch.Generator().manual_seed(1))
     assert drawn.dtype == torch.float32
     assert (drawn - x[slots]).abs().max() <= most * (1 + 1e-4)
     assert torch.equal(buffer.first(40)[0, :2], x[0, :2]), "the walls are kept"

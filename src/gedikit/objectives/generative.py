@@ -31,13 +31,23 @@ def contrastive_log_density(
 
 
 @full_precision
-def generative(data: Float[Tensor, "*m n"], model: Float[Tensor, "*m k"]) -> Float[Tensor, "*m"]:
+def generative(
+    data: Float[Tensor, "*m n"], model: Float[Tensor, "*m k"], largest_gap: float = 0.0
+) -> Float[Tensor, "*m"]:
     """−mean f(x⁺) + mean f(x⁻), x⁻ drawn from the model.
 
     Its gradient is that of the cross-entropy; its value is not: it is 0 when data and samples look
     alike to f and has no lower bound where the samples fail to follow the model.
+
+    largest_gap: samples this many nats less likely than the data is on average are no samples of the model but
+    chains that are stuck; lowering f there for ever would be a way down without end. They count for nothing, those
+    halfway there fully, and as much of the data is left out as of them. 0: all count.
     """
-    return batch.mean(model) - batch.mean(data)
+    if not largest_gap:
+        return batch.mean(model) - batch.mean(data)
+    behind = batch.mean(data)[..., None] - model
+    trust = (2 * (1 - behind / largest_gap)).clamp(0, 1).detach()
+    return batch.mean(trust * model) - batch.mean(trust) * batch.mean(data)
 
 
 @full_precision

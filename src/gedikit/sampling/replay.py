@@ -5,11 +5,11 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor
 
 from gedikit.randomness import Randomness, integers, uniform
-from gedikit.sampling.domain import Box
+from gedikit.sampling.starts import Start
 
 
 class ReplayBuffer:
-    """Chain positions, drawn with replacement and written back, a share of them restarted in Ω.
+    """Chain positions, drawn with replacement and written back, a share of them begun anew.
 
     They may wait in half precision, or as bytes where Ω is [−1, 1]: the rounding, to steps of 2/255, is then less
     than the noise of a step.
@@ -19,14 +19,14 @@ class ReplayBuffer:
         self.positions: Num[Tensor, "*m b d"] = _packed(positions, dtype)
 
     def draw(
-        self, n: int, *, restart: float, box: Box, generator: Randomness
+        self, n: int, *, restart: float, start: Start, generator: Randomness
     ) -> tuple[Int[Tensor, "*m n"], Float[Tensor, "*m n d"]]:
-        """n slots and their chains, each restarted uniformly in the box with probability `restart`."""
+        """n slots and their chains, each begun anew with probability `restart`."""
         slots = integers(self.positions.shape[-2], (n,), generator)
         x = _unpacked(torch.take_along_dim(self.positions, slots[..., None], dim=-2))
         if restart > 0:
             fresh = uniform((n,), generator) < restart
-            x = torch.where(fresh[..., None], box.uniform(n, generator), x)
+            x = torch.where(fresh[..., None], start(n, generator), x)
         return slots, x
 
     def write(self, slots: Int[Tensor, "*m n"], x: Float[Tensor, "*m n d"]) -> None:

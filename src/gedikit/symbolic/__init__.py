@@ -6,6 +6,7 @@ A constraint knows nothing of networks or training: it takes normalised log-post
 from gedikit.symbolic.constraint import Constraint
 from gedikit.symbolic.examples import Examples
 from gedikit.symbolic.explanation import Explanation, ImpliedPrior, World
+from gedikit.symbolic.naming import Naming, name_clusters
 from gedikit.symbolic.relabelling import Relabelling, best_relabelling
 from gedikit.symbolic.variables import Variable
 
@@ -14,8 +15,10 @@ __all__ = [
     "Examples",
     "Explanation",
     "ImpliedPrior",
+    "Naming",
     "Relabelling",
     "Variable",
     "World",
     "best_relabelling",
+    "name_clusters",
 ]

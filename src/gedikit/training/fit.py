@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gedikit import networks, objectives
+from gedikit import networks, objectives, sampling
 from gedikit.assignment import Assignment
 from gedikit.data.image_views import batches_per_epoch
 from gedikit.errors import DataError, UsageError
@@ -105,6 +105,7 @@ class Prepared:
     seed: int
     prior: NDArray[np.float64]
     inputs: Inputs
+    reference: Float[Tensor, "r d"]
     network: EnergyClassifier
     negatives: Negatives | None
     chains: Float[Tensor, "b d"] | None
@@ -164,7 +165,7 @@ class Prepared:
             log_normaliser=None if log_gamma is None else log_gamma - self.inputs.scaler.log_jacobian,
             quantiles=np.empty(0),
             training_labels=np.empty(0, dtype=np.int64),
-            reference=self.inputs.rows(self._some_rows()).to(self.device),
+            reference=self.reference.to(self.device),
             info={
                 "seed": self.seed,
                 "brought": isinstance(network.encoder, networks.Brought),
@@ -186,10 +187,6 @@ class Prepared:
         fitted.training_labels = torch.cat(labels).numpy()
         fitted.quantiles = density_quantiles(torch.cat(densities).double().numpy())
         return fitted
-
-    def _some_rows(self) -> Tensor:
-        generator = torch.Generator().manual_seed(self.seed)
-        return torch.randperm(len(self.x), generator=generator)[:_KEPT_REFERENCE]
 
     def _assignment(self, network: EnergyClassifier) -> Assignment:
         rule = self.method.labels_by(self.settings)
@@ -233,9 +230,11 @@ def prepare(
     if isinstance(network.projector, nn.Sequential):
         some = inputs.rows(torch.randperm(len(x), generator=setup)[:_STANDARD_ROWS])
         networks.standardise(network.projector, network.features(some))
+    some = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:_KEPT_REFERENCE]
+    reference = inputs.rows(some)
     network = network.to(where)
     network.compute_in(precision(settings, where))
-    negatives, chains = _negatives(method, settings, inputs, len(x), setup, where)
+    negatives, chains = _negatives(method, settings, inputs, reference, len(x), setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
     step = TrainStep(settings, method, inputs.views, negatives, log_prior, _weights(method, settings), rules)
     sizes = Sizes(min(settings.batch_size, len(x)), network.centers.shape[0], log_prior)
@@ -247,6 +246,7 @@ def prepare(
         seed,
         class_prior,
         inputs,
+        reference,
         network,
         negatives,
         chains,
@@ -378,6 +378,7 @@ def _negatives(
     method: Method,
     settings: Settings,
     inputs: Inputs,
+    reference: Float[Tensor, "r d"],
     n_rows: int,
     generator: torch.Generator,
     device: torch.device,
@@ -395,10 +396,12 @@ def _negatives(
         return WeightedProposals(proposals, moved, settings.negatives), None
     if settings.buffer_dtype == "uint8" and not settings.image_shape:
         raise UsageError("buffer_dtype 'uint8' is for the pixels of images: it would cut other chains off at ±1")
-    if settings.buffer_start == "noise":
-        start = box.uniform(settings.buffer, generator)
-    else:
+    if settings.buffer_start == "data":
         rows = torch.randint(n_rows, (settings.buffer,), generator=generator)
         noise = torch.randn(settings.buffer, len(box.low), generator=generator)
-        start = box.reflect(inputs.rows(rows) + inputs.sigma * noise)
-    return Chains(settings, box.to(device)), start.to(device)
+        chains = box.reflect(inputs.rows(rows) + inputs.sigma * noise)
+    else:
+        chains = sampling.start(settings.buffer_start, reference, box)(settings.buffer, generator)
+    placed = box.to(device)
+    start = sampling.start(settings.buffer_start, reference.to(device), placed)
+    return Chains(settings, placed, start), chains.to(device)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gedikit import sampling
 from gedikit.data.views import StackedViews
 from gedikit.errors import DivergenceError, Interrupted, UsageError
 from gedikit.fitted import FittedModel
@@ -196,7 +197,9 @@ def _stacked_negatives(ready: Sequence[Prepared]) -> Source | None:
     proposals = [k for k in kinds if isinstance(k, WeightedProposals)]
     if proposals:
         return StackedProposals(proposals)
-    return Chains(ready[0].settings, Box.stacked([r.box for r in ready]))
+    box, kind = Box.stacked([r.box for r in ready]), ready[0].settings.buffer_start
+    start = sampling.start(kind, torch.stack([r.reference.to(r.device) for r in ready]), box)
+    return Chains(ready[0].settings, box, start)
 
 
 def _stacked_state(ready: Sequence[Prepared]) -> TrainState:

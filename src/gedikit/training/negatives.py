@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gedikit import objectives
 from gedikit.model import frozen
-from gedikit.sampling import Box, ProposalBank, Proposals, adapt_step, init_chains, mala_step, run_sgld
+from gedikit.sampling import Box, ProposalBank, Proposals, Start, adapt_step, init_chains, mala_step, run_sgld
 from gedikit.settings import Settings
 from gedikit.training.state import TrainState
 
@@ -87,11 +87,12 @@ class Chains:
 
     settings: Settings
     box: Box
+    start: Start
 
     def draw(self, state: TrainState) -> Samples:
         s = self.settings
         assert state.buffer is not None
-        slots, x = state.buffer.draw(s.negatives, restart=s.restart, box=self.box, generator=state.generator)
+        slots, x = state.buffer.draw(s.negatives, restart=s.restart, start=self.start, generator=state.generator)
         with frozen(state.network), quick_products():
             x, acceptance = self._published(state, x) if s.sampler == "sgld" else self._adjusted(state, x)
         state.buffer.write(slots, x)

@@ -133,11 +133,7 @@ class TrainStep:
         if negative.log_q is not None:
             losses["generative"] = objectives.importance_generative(data, model, negative.log_q)
         else:
-            losses["generative"] = objectives.generative(data, model)
-            if self.settings.largest_gap:
-                losses["generative"] = losses["generative"] * _trust(
-                    losses["generative"], self.settings.largest_gap
-                )
+            losses["generative"] = objectives.generative(data, model, self.settings.largest_gap)
         if self.settings.energy_l2:
             losses["energy_l2"] = objectives.energy_l2(data, model)
         return losses
@@ -262,13 +258,6 @@ class Outputs:
     def model(self) -> Float[Tensor, "*m k"]:
         assert self.negative is not None
         return self.density[..., -self.negative.points.shape[-2] :]
-
-
-def _trust(generative: Tensor, largest_gap: float) -> Tensor:
-    """How far the chains are samples of the model: 1 while the data is little more likely than they are, 0 where
-    they have fallen behind, whose difference the network could widen for ever."""
-    gap = -generative.detach()
-    return (2 * (1 - gap / largest_gap)).clamp(0, 1)
 
 
 def learning_rate(settings: Settings, iteration: int) -> float:

@@ -1,0 +1,249 @@
+"""Which value each row shows, where clusters outnumber values."""
+
+import doctest
+import itertools
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from symbolic_cases import CARRY, addition, carry_query, marginals, worlds
+from torch import Tensor
+
+from gedikit.errors import UsageError
+from gedikit.symbolic import Constraint, Naming, name_clusters, naming
+
+ADDITIONS = torch.tensor([(a, b, a + b) for a in range(10) for b in range(10 - a)])
+FEW = torch.tensor([[0, 1, 1], [2, 2, 4]])
+PAGE = Path(__file__).parents[2] / "docs" / "symbolic.md"
+WEIGHTS = {(0, 1, 1): 0.5, (0, 0, 0): 1.0, (1, 1, 2): 0.1, (2, 0, 2): 0.8, (2, 2, 1): 0.3}
+
+
+def seen(n: int, n_clusters: int, noise: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Digits of n additions and clusters of which every one is of one digit, but for noise, in random order."""
+    generator = torch.Generator().manual_seed(seed)
+    digits = ADDITIONS[torch.randint(len(ADDITIONS), (n,), generator=generator)]
+    digit_of = torch.arange(n_clusters)[torch.randperm(n_clusters, generator=generator)] % 10
+    chance = torch.rand(n, 3, n_clusters, generator=generator)
+    clusters = torch.where(digit_of == digits[..., None], chance, -1.0).argmax(-1)
+    anything = torch.randint(n_clusters, digits.shape, generator=generator)
+    return digits, torch.where(torch.rand(digits.shape, generator=generator) < noise, anything, clusters)
+
+
+def weighted() -> Constraint:
+    return Constraint.from_table(list(WEIGHTS), (3, 3, 3), list(WEIGHTS.values()))
+
+
+def random_shows(n_values: int, n_clusters: int, starts: int = 1, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(starts, n_values, n_clusters, generator=generator, dtype=torch.float64)
+    return torch.softmax(logits, -1)
+
+
+def by_hand(prior: Callable[..., float], shows: Tensor, example: Tensor) -> tuple[float, list[Tensor]]:
+    """log p(clusters) and p(value | clusters) of one example, from all tuples of values; `prior` adds up to 1."""
+    found = worlds(prior, [shows[:, cluster].log() for cluster in example])
+    return math.log(sum(found.values())), marginals(found, [len(shows)] * len(example))
+
+
+def share(*values: int) -> float:
+    return WEIGHTS.get(values, 0.0) / sum(WEIGHTS.values())
+
+
+def less(a: int, b: int) -> float:
+    return (a < b) / 3
+
+
+def test_probabilities_for_given_clusters_are_those_of_going_through_all_tuples():
+    clusters = torch.tensor(list(itertools.product(range(4), repeat=3)))
+    model = naming._Model(weighted(), clusters, 4)
+    shows = random_shows(3, 4, starts=5)
+    log_evidence, posterior = model.evaluate(shows.log())
+    for s, (pattern, example) in itertools.product(range(5), enumerate(model.patterns)):
+        log_p, expected = by_hand(share, shows[s], example)
+        assert log_evidence[s, pattern].item() == pytest.approx(log_p)
+        torch.testing.assert_close(posterior[s, :, :, pattern], torch.stack(expected))
+
+
+def test_expected_rows_count_every_example():
+    clusters = torch.tensor([[0, 1, 1], [3, 2, 0], [0, 1, 1], [0, 1, 1], [2, 2, 2]])
+    shows = random_shows(3, 4)
+    expected = torch.zeros(3, 4, dtype=torch.float64)
+    for example in clusters:
+        for cluster, posterior in zip(example, by_hand(share, shows[0], example)[1], strict=True):
+            expected[:, cluster] += posterior
+    found = naming._Model(weighted(), clusters, 4).expected_rows(shows.log())
+    torch.testing.assert_close(found[0], expected)
+
+
+def test_products_too_small_for_their_type_are_not_lost():
+    """An even number of ones among 12, each cluster shown with a probability of e⁻²⁰ or e⁻²⁵: e⁻²⁴⁰ at most."""
+    constraint = Constraint(lambda *x: sum(x) % 2 == 0, (2,) * 12)
+    model = naming._Model(constraint, torch.zeros(1, 12, dtype=torch.int64), 2)
+    log_evidence, posterior = model.evaluate(torch.tensor([[[-20.0, 0.0], [-25.0, 0.0]]]))
+    ratio = math.exp(-5)
+    even, odd = (((1 + ratio) ** n + (1 - ratio) ** n) / 2 for n in (12, 11))
+    assert log_evidence.item() == pytest.approx(-240 + math.log(even) - math.log(2**11), rel=1e-6)
+    torch.testing.assert_close(posterior[0, :, 0, 0], torch.full((12,), odd / even))
+
+
+def test_what_is_found_is_what_its_own_probabilities_say():
+    clusters = torch.randint(4, (12, 3), generator=torch.Generator().manual_seed(1))
+    found = name_clusters(weighted(), clusters, 4, starts=20)
+    answers = [by_hand(share, found.shows.double(), example) for example in clusters]
+    assert found.log_likelihood == pytest.approx(sum(log_p for log_p, _ in answers), rel=1e-6)
+    expected = torch.stack([torch.stack(posterior) for _, posterior in answers])
+    torch.testing.assert_close(found.log_posterior.exp(), expected.float())
+    assert found.runner_up <= found.log_likelihood
+
+
+def test_every_step_explains_the_examples_better():
+    model = naming._Model(addition(), seen(50, 15, 0.3, 0)[1], 15)
+    shows = random_shows(10, 15, starts=8)
+    before = naming._log_likelihoods(shows, model)
+    for _ in range(30):
+        shows = naming._climbed(shows, model, 1e-9, 1)
+        now = naming._log_likelihoods(shows, model)
+        assert (now > before - 1e-6).all()
+        before = now
+
+
+def test_smoothing_is_that_many_rows_of_every_value_over_all_clusters():
+    clusters = torch.tensor([[0, 1, 1], [3, 2, 0], [2, 2, 2]])
+    model, shows = naming._Model(weighted(), clusters, 5), random_shows(3, 5)
+    rows = model.expected_rows(shows.log())
+    expected = (rows + 0.4) / (rows.sum(-1, keepdim=True) + 2)
+    torch.testing.assert_close(naming._climbed(shows, model, 2.0, 1), expected)
+
+
+def test_examples_seen_twice_count_twice():
+    _, clusters = seen(30, 10, 0.2, 3)
+    once = name_clusters(addition(), clusters, 10, starts=20, smoothing=0.1)
+    twice = name_clusters(addition(), clusters.repeat(2, 1), 10, starts=20, smoothing=0.2)
+    torch.testing.assert_close(twice.shows, once.shows)
+    torch.testing.assert_close(twice.log_posterior.exp(), once.log_posterior.exp().repeat(2, 1, 1))
+    assert twice.log_likelihood == pytest.approx(2 * once.log_likelihood)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scrambled_digits_get_their_names(seed):
+    digits, clusters = seen(100, 10, 0.0, seed)
+    found = name_clusters(addition(), clusters, 10, starts=1000, seed=seed)
+    assert torch.equal(found.log_posterior.argmax(-1), digits)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_many_noisy_clusters_of_a_digit_get_its_name(seed):
+    digits, clusters = seen(100, 25, 0.05, seed)
+    found = name_clusters(addition(), clusters, 25)
+    assert (found.log_posterior.argmax(-1) == digits).float().mean() > 0.9
+
+
+def test_two_variables_keep_to_the_rule():
+    """a < b: whatever the clusters, a is never the largest value and b never the smallest."""
+    clusters = torch.randint(5, (40, 2), generator=torch.Generator().manual_seed(0))
+    found = name_clusters(Constraint(lambda a, b: a < b, (3, 3)), clusters, 5, starts=50)
+    assert (found.log_posterior[:, 0, 2] == -torch.inf).all()
+    assert (found.log_posterior[:, 1, 0] == -torch.inf).all()
+    for example, log_posterior in zip(clusters, found.log_posterior, strict=True):
+        _, expected = by_hand(less, found.shows.double(), example)
+        torch.testing.assert_close(log_posterior.exp(), torch.stack(expected).float())
+
+
+def test_values_that_no_tuple_allows_show_every_cluster_alike():
+    found = name_clusters(Constraint(lambda a, b: a < b < 2, (3, 3)), torch.tensor([[0, 1], [0, 3]]), 4, starts=5)
+    torch.testing.assert_close(found.shows[2], torch.full((4,), 0.25))
+    assert found.log_posterior.exp().tolist() == [[[1, 0, 0], [0, 1, 0]]] * 2
+
+
+def assert_same(a: Naming, b: Naming) -> None:
+    torch.testing.assert_close(a.shows, b.shows)
+    torch.testing.assert_close(a.log_posterior.exp(), b.log_posterior.exp())
+    assert (a.log_likelihood, a.runner_up) == pytest.approx((b.log_likelihood, b.runner_up))
+
+
+def test_the_same_seed_finds_the_same_names():
+    _, clusters = seen(40, 15, 0.2, 0)
+    a, b, other = (name_clusters(addition(), clusters, 15, starts=30, seed=seed) for seed in (4, 4, 5))
+    assert torch.equal(a.shows, b.shows)
+    assert torch.equal(a.log_posterior, b.log_posterior)
+    assert (a.log_likelihood, a.runner_up) == (b.log_likelihood, b.runner_up)
+    assert not torch.equal(a.shows, other.shows)
+
+
+@pytest.mark.parametrize("work", [1, 55 * 40 * 7])
+def test_blocks_do_not_change_the_result(work, monkeypatch):
+    _, clusters = seen(40, 15, 0.2, 0)
+    whole = name_clusters(addition(), clusters, 15, starts=30)
+    sizes = []
+    evaluate = naming._Model.evaluate
+    monkeypatch.setattr(naming._Model, "evaluate", lambda m, shows: sizes.append(len(shows)) or evaluate(m, shows))
+    monkeypatch.setattr(naming, "WORK", work)
+    assert_same(name_clusters(addition(), clusters, 15, starts=30), whole)
+    assert max(sizes) == max(1, work // (55 * len(clusters.unique(dim=0))))
+
+
+def test_the_best_after_a_few_steps_are_the_ones_that_go_on(monkeypatch):
+    _, clusters = seen(40, 10, 0.2, 0)
+    calls = []
+    climbed = naming._climbed
+
+    def recorded(shows: Tensor, model: naming._Model, smoothing: float, steps: int) -> Tensor:
+        calls.append((shows, climbed(shows, model, smoothing, steps), model, steps))
+        return calls[-1][1]
+
+    monkeypatch.setattr(naming, "_climbed", recorded)
+    monkeypatch.setattr(naming, "FINALISTS", 3)
+    found = name_clusters(addition(), clusters, 10, starts=12)
+    (_, screened, model, first), (kept, finished, _, second) = calls
+    assert (first, second) == (25, 55)
+    expected = naming._log_likelihoods(screened, model).sort(descending=True).values[:3]
+    torch.testing.assert_close(naming._log_likelihoods(kept, model), expected)
+    best, runner_up, _ = naming._log_likelihoods(finished, model).sort(descending=True).values.tolist()
+    assert (found.log_likelihood, found.runner_up) == (best, runner_up)
+
+
+def test_a_single_start_has_no_runner_up():
+    assert name_clusters(addition(), FEW, 5, starts=1).runner_up == -math.inf
+
+
+def test_the_example_of_the_page_runs():
+    blocks = re.findall(r"```pycon\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 1
+    test = doctest.DocTestParser().get_doctest(blocks[0], {}, "docs/symbolic.md", str(PAGE), 0)
+    failed, tried = doctest.DocTestRunner().run(test)
+    assert tried
+    assert not failed
+
+
+REFUSED = {
+    "values": (
+        lambda: name_clusters(Constraint(lambda a, b: a > b, (3, 2)), torch.zeros(2, 2).long(), 3),
+        "name_clusters needs variables with the same values",
+    ),
+    "columns": (
+        lambda: name_clusters(addition(), FEW[:, :2], 5),
+        r"clusters has shape \(2, 2\): give a line for every example and a cluster for each of 3 variables",
+    ),
+    "one example": (lambda: name_clusters(addition(), FEW[0], 5), r"clusters has shape \(3,\)"),
+    "no example": (lambda: name_clusters(addition(), FEW[:0], 5), r"clusters has shape \(0, 3\)"),
+    "type": (lambda: name_clusters(addition(), FEW.float(), 5), r"clusters has numbers of type torch.float32"),
+    "too high": (lambda: name_clusters(addition(), FEW, 4), "clusters has 4, which is none of 4 clusters"),
+    "negative": (lambda: name_clusters(addition(), FEW - 1, 5), "clusters has -1, which is none of 5 clusters"),
+    "no clusters": (lambda: name_clusters(addition(), FEW, 0), "clusters has 4, which is none of 0 clusters"),
+    "starts": (lambda: name_clusters(addition(), FEW, 5, starts=0), "starts must be at least 1 .*, not 0 and 0.1"),
+    "smoothing": (lambda: name_clusters(addition(), FEW, 5, smoothing=0.0), "smoothing positive, not 2000 and 0.0"),
+    "too large": (
+        lambda: name_clusters(Constraint.from_program(CARRY, carry_query(2)), torch.zeros(2, 7).long(), 10),
+        r"has 1e\+07 tuples of values, more than the 200000 that can be looked at one by one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name):
+    call, sentence = REFUSED[name]
+    with pytest.raises(UsageError, match=sentence):
+        call()
