@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--fid", type=int, default=10_000)
     parser.add_argument("--runs", type=Path, default=Path("runs/images"))
     parser.add_argument("--out", type=Path, default=Path("results/images"))
+    parser.add_argument("--commit", help="where the code is not in a git checkout")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     asked = parser.parse_args()
 
@@ -48,10 +49,15 @@ def main() -> None:
     else:
         fitting.fit(asked.data, seed=asked.seed, epochs=asked.epochs, out=run.path, assignments=asked.set)
     trained = time.monotonic() - began
-    record(run, asked.out / f"{asked.data}-{asked.seed}", asked.fid, trained)
+    commit = asked.commit or _head()
+    record(run, asked.out / f"{asked.data}-{asked.seed}", asked.fid, trained, commit)
 
 
-def record(run: Run, out: Path, fid: int, seconds: float) -> None:
+def _head() -> str:
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+
+
+def record(run: Run, out: Path, fid: int, seconds: float, commit: str) -> None:
     config = run.config()
     where = resolve_device(config.device)
     fitted = FittedModel.load(run.model_path, where)
@@ -72,7 +78,6 @@ def record(run: Run, out: Path, fid: int, seconds: float) -> None:
     shutil.copy(run.config_path, out / "config.toml")
     if run.evaluations_path.exists():
         shutil.copy(run.evaluations_path, out / "evaluations.jsonl")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     kept = {
         "gedikit": __version__,
         "commit": commit,
