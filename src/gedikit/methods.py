@@ -295,9 +295,17 @@ def _registry() -> dict[str, Method]:
         ),
         _named(
             "gedi-symbols",
-            replace(gedi, stages=(Stage(1, ("generative", "invariance", "prior", "constraint")),)),
+            replace(
+                gedi,
+                stages=(
+                    Stage(0.4, ("generative", "invariance", "prior", "reading")),
+                    Stage(1, ("generative", "invariance", "prior", "constraint")),
+                ),
+            ),
             "clusters that rules give their names",
             _PAPER,
+            image_walks="off",  # once the rule has named them, neighbours that are of another kind do harm
+            walk_copies=64,
         ),
     )
     alone = (compose(name, None) for name in DISCRIMINATIVE if name != "bound")

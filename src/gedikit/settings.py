@@ -19,6 +19,7 @@ class Settings:
     invariance: float = 10.0
     prior: float = 30.0
     constraint: float = 25.0  # rules that examples satisfy
+    reading: float = 25.0  # what clusters of neighbours and the rule say before the network has learned
     uniformity: float = 400.0  # minus the entropy of the mean posterior, in place of the prior
     symmetric: str = "off"  # invariance, prior and constraint of x′ as well as of x: on | off
     energy_l2: float = 0.0
@@ -180,6 +181,7 @@ _NOT_NEGATIVE = (
         "prior",
         "energy_l2",
         "constraint",
+        "reading",
         "uniformity",
         "largest_gap",
         "frequencies",

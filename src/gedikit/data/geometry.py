@@ -101,8 +101,8 @@ def neighbour_walk(
         rows = np.sort(rows[torch.randperm(len(rows), generator=generator)[:max_anchors].numpy()])
         anchor = _nearest(points, points[rows])
     k = min(n_neighbours, len(rows) - 1)
-    distance, index = _nearest_in_space(points[rows], k) if nearest is None else nearest(rows, k)
-    weights = _affinity(distance, index)
+    distance, index = nearest_in_space(points[rows], k) if nearest is None else nearest(rows, k)
+    weights = affinity(distance, index)
     degree = torch.from_numpy(np.asarray(weights.sum(1)).ravel())
     # two independent halves: a meeting of walks of one half with the other's is unbiased
     halves = [_one_step(weights, _ENDPOINTS, generator) for _ in range(2)]
@@ -121,12 +121,12 @@ def neighbour_walk(
     )
 
 
-def _nearest_in_space(points: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def nearest_in_space(points: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     distance, index = NearestNeighbors(n_neighbors=k).fit(points).kneighbors()
     return distance, index
 
 
-def _affinity(distance: NDArray[Any], index: NDArray[np.int64]) -> sparse.csr_matrix:
+def affinity(distance: NDArray[Any], index: NDArray[np.int64]) -> sparse.csr_matrix:
     """Self-tuned Gaussian weights (Zelnik-Manor & Perona, 2004) on the union of k-neighbourhoods, lazily walked."""
     n, k = index.shape
     local = np.maximum(distance[:, min(7, k) - 1].astype(np.float64), np.finfo(np.float32).tiny)

@@ -28,6 +28,7 @@ from gedikit.training.inputs import Inputs, look_at
 from gedikit.training.loop import History, Observer, train
 from gedikit.training.memory import out_of_memory
 from gedikit.training.negatives import Chains, Negatives, WeightedProposals
+from gedikit.training.reading import first_reading
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
@@ -211,9 +212,11 @@ def prepare(
 ) -> Prepared:
     """Look at the data and build everything that does not change during training."""
     where = resolve_device(device)
-    class_prior = check_prior(prior, n_clusters)
     check_rows(x, n_clusters)
     check_rules(method, settings, rules, len(x), n_clusters)
+    if prior is None and rules is not None:
+        prior = rules.constraint.implied_prior().shared.cpu().numpy()
+    class_prior = check_prior(prior, n_clusters)
     asked, settings = settings, resolve(settings, len(x) if rules is None else rules.examples.size, x.shape[1])
     check_batch(method, settings, len(x))
 
@@ -221,6 +224,8 @@ def prepare(
     setup = torch.Generator().manual_seed(seed)
     together = None if rules is None else rules.examples
     inputs = look_at(x, method, settings, n_clusters, seed, setup, where, together)
+    if rules is not None and "reading" in method.terms:
+        rules = replace(rules, reading=first_reading(inputs.nearest, rules, len(x), seed, where))
     references = None
     if method.generative == "contrastive-energy":
         references = inputs.rows(torch.randperm(len(x), generator=setup)[: settings.references])

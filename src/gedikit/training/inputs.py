@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gedikit.data.alike import nearest_images
 from gedikit.data.augment import PRESETS, Augmentation
-from gedikit.data.geometry import Nearest, kernel_bandwidth, neighbour_walk
+from gedikit.data.geometry import Nearest, kernel_bandwidth, nearest_in_space, neighbour_walk
 from gedikit.data.image_views import ImageViews, Walks, place, scaled
 from gedikit.data.scaling import Scaler
 from gedikit.data.views import NoiseViews, Views, WalkViews
@@ -32,6 +32,7 @@ class Inputs:
     sigma: float  # of noise that leaves a point where it is, in scaled units
     views: Views
     rows: Callable[[Int[Tensor, " k"]], Float[Tensor, "k d"]]  # scaled rows on the host
+    nearest: Nearest  # of some rows among them
 
 
 def look_at(
@@ -72,7 +73,11 @@ def _vectors(
         walk = neighbour_walk(data, n_clusters, setup, n_neighbours=settings.neighbours)
         hold, end = settings.walk_hold, settings.walk_end
         views = WalkViews(data.to(device), walk.to(device), sigma, hold, end, examples=together)
-    return Inputs(scaler, bandwidth, box, sigma, views, lambda rows: data[rows])
+
+    def nearest(rows: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        return nearest_in_space(data.numpy()[rows], k)
+
+    return Inputs(scaler, bandwidth, box, sigma, views, lambda rows: data[rows], nearest)
 
 
 def _images(
@@ -94,6 +99,14 @@ def _images(
     light = Augmentation(noise=strong.noise) if method.models_density else strong
     d = x.shape[1]
     box = Box(torch.full((d,), -1.0), torch.full((d,), 1.0))
+
+    def rows(which: Tensor) -> Tensor:
+        return scaled(torch.from_numpy(np.ascontiguousarray(pixels[which.numpy()])))
+
+    def nearest(which: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        images = rows(torch.from_numpy(which)).reshape(-1, *shape).to(device)
+        return nearest_images(images, k, strong, settings.walk_copies)
+
     walks = None
     if settings.image_walks == "on":
         points = scaled(torch.from_numpy(np.ascontiguousarray(pixels)))
@@ -102,27 +115,12 @@ def _images(
             n_clusters,
             setup,
             n_neighbours=settings.neighbours,
-            nearest=_nearest_by_views(points.reshape(-1, *shape), strong, settings.walk_copies, device),
+            nearest=nearest if settings.walk_copies else None,
         )
         walks = Walks(steps, settings.walk_hold, settings.walk_end)
     views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks, examples)
 
-    def rows(which: Tensor) -> Tensor:
-        return scaled(torch.from_numpy(np.ascontiguousarray(pixels[which.numpy()])))
-
-    return Inputs(scaler, _PIXEL_BANDWIDTH, box, strong.noise, views, rows)
-
-
-def _nearest_by_views(
-    images: Float[Tensor, "n h w c"], augmentation: Augmentation, copies: int, device: torch.device
-) -> Nearest | None:
-    if not copies:
-        return None
-
-    def nearest(rows: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        return nearest_images(images[torch.from_numpy(rows)].to(device), k, augmentation, copies)
-
-    return nearest
+    return Inputs(scaler, _PIXEL_BANDWIDTH, box, strong.noise, views, rows, nearest)
 
 
 def as_bytes(x: NDArray[Any]) -> tuple[Scaler, NDArray[np.uint8]]:

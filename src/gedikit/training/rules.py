@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
+from torch import Tensor
 
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic import Constraint
@@ -15,6 +16,7 @@ class Rules:
 
     constraint: Constraint
     examples: Int64[np.ndarray, "m v"]
+    reading: Float[Tensor, "n c"] | None = None  # p(value | row) before the network has learned
 
     @property
     def n_variables(self) -> int:

@@ -90,6 +90,15 @@ def _constraint(look: Look) -> Tensor:
     return torch.stack(losses).mean(0)
 
 
+def _reading(look: Look) -> Tensor:
+    """Cross-entropy to what was read off before; rows that were not are left out."""
+    assert look.rules is not None and look.rules.reading is not None
+    wanted = look.rules.reading[look.rows]
+    views = [look.out.log_p, look.out.view_log_p] if look.settings.symmetric == "on" else [look.out.log_p]
+    known = wanted.sum().clamp(min=1)
+    return torch.stack([-(wanted * log_p).sum() / known for log_p in views]).mean()
+
+
 def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -> None:
     """Give clusters the names under which most examples satisfy the rule: gradients cannot exchange two of them."""
     assert rules is not None
@@ -276,6 +285,12 @@ TERMS: Mapping[str, Term] = {
         views=lambda s: int(s.symmetric == "on"),
         min_rows=1,
     ),
+    "reading": Term(
+        _reading,
+        views=lambda s: int(s.symmetric == "on"),
+        optimum=lambda *_: None,
+        min_rows=1,
+    ),
     "uniformity": Term(
         lambda look: objectives.entropy_of_mean.formula(look.out.log_p),
         views=lambda _: 0,
@@ -318,7 +333,7 @@ TERMS: Mapping[str, Term] = {
     "deepcluster": Term(_deepcluster, _start_deepcluster, _assign_by_k_means, min_rows=1),
     "sela": Term(_sela, _start_sela, _assign_by_sinkhorn, min_rows=1),
 }
-_OWN_WEIGHT = ("generative", "invariance", "prior", "energy_l2", "constraint", "uniformity")
+_OWN_WEIGHT = ("generative", "invariance", "prior", "energy_l2", "constraint", "reading", "uniformity")
 
 
 def weight_of(term: str, settings: Settings) -> float:
