@@ -12,8 +12,9 @@ from rich.console import Console
 from gedikit.data.toy import moons
 from gedikit.methods import get_method
 from gedikit.reproduce import toy
-from gedikit.reproduce.fits import Group, Member, Plan, Result, points, run_all, run_group
+from gedikit.reproduce.fits import Group, Member, Result, points
 from gedikit.reproduce.paper import ABLATION, COMPARISON, NMI
+from gedikit.reproduce.running import Plan, run_all, timed
 from gedikit.training import fit
 
 EMPTY = Result("gedi", "moons", 0, {}, None, None, "", None, None, 0, [], None)
@@ -26,7 +27,7 @@ def gedikit(*arguments: str) -> subprocess.CompletedProcess:
 
 def test_a_group_measures_what_single_fits_measure():
     group = Group("gedi", (Member("moons", 1), Member("circles", 2)), iterations=30, pictured=1)
-    done = run_group(group, "cpu")
+    done = timed(group, "cpu")
     train, test, labels = points("moons", 1)
     method = get_method("gedi")
     fitted = fit(train, method, method.settings(iterations=30), n_clusters=2, seed=1, device="cpu")[0]

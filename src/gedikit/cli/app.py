@@ -226,7 +226,7 @@ def reproduce_toy(
     from rich.console import Console
 
     from gedikit.reproduce import toy
-    from gedikit.reproduce.fits import Plan
+    from gedikit.reproduce.running import Plan
 
     plan = Plan(out, seeds, first_seed, iters, device, workers)
     typer.echo(toy.reproduce(plan, Console(stderr=True), all_printed=all_printed))
@@ -248,7 +248,7 @@ def reproduce_sensitivity(
     from rich.console import Console
 
     from gedikit.reproduce import sensitivity
-    from gedikit.reproduce.fits import Plan
+    from gedikit.reproduce.running import Plan
 
     plan = Plan(out, seeds, first_seed, iters, device, workers)
     typer.echo(sensitivity.reproduce(plan, method, Console(stderr=True)))

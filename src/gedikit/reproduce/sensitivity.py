@@ -7,8 +7,9 @@ import numpy as np
 from rich.console import Console
 
 from gedikit.reproduce import figures
-from gedikit.reproduce.fits import Group, Member, Plan, Result, run_all
+from gedikit.reproduce.fits import Group, Member, Result
 from gedikit.reproduce.page import Section, Table, write_page
+from gedikit.reproduce.running import Plan, run_all
 from gedikit.reproduce.toy import SHAPES
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
@@ -27,7 +28,7 @@ def reproduce(plan: Plan, method: str, console: Console) -> Path:
         for shape in SHAPES
     ]
     done = run_all(groups, plan, console)
-    results = [result for group in done for result in group.results]
+    results = [result for job in done for result in job.results]
     note = (
         f"Method {method}, weight of the generative term 1. Mean NMI on 1000 test points over {plan.seeds} seeds "
         f"({plan.chosen_seeds[0]} to {plan.chosen_seeds[-1]}); a run that diverged counts as 0."

@@ -9,9 +9,10 @@ from rich.console import Console
 from gedikit.evaluation import best_kde
 from gedikit.methods import LABELS, PRINTED, get_method
 from gedikit.reproduce import figures
-from gedikit.reproduce.fits import Done, Group, Member, Plan, Result, points, run_all
+from gedikit.reproduce.fits import Group, Member, Result, points
 from gedikit.reproduce.page import Section, Table, write_page
 from gedikit.reproduce.paper import ABLATION, COMPARISON, NAMES, NMI
+from gedikit.reproduce.running import Done, Plan, run_all
 
 SHAPES = ("moons", "circles")
 RECIPES = {"as printed": PRINTED, "default": ""}
@@ -31,8 +32,8 @@ def reproduce(plan: Plan, console: Console, *, all_printed: bool = False) -> Pat
     return write_page(plan.out, "toy", "Synthetic data: moons and circles", sections(done, plan.chosen_seeds))
 
 
-def sections(done: Sequence[Done], seeds: Sequence[int]) -> list[Section]:
-    results = [result for group in done for result in group.results]
+def sections(done: Sequence[Done[Result]], seeds: Sequence[int]) -> list[Section]:
+    results = [result for job in done for result in job.results]
     kde = {shape: [_kde(shape, seed) for seed in seeds] for shape in SHAPES}
     note = (
         f"NMI on 1000 test points, mean ± standard deviation over {len(seeds)} seeds "

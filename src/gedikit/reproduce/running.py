@@ -1,0 +1,226 @@
+"""Jobs spread over processes, kept on disk when they are done."""
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gedikit.errors import Interrupted, UsageError
+from gedikit.storage import write_text
+from gedikit.training.fit import resolve_device
+from gedikit.training.loop import Observer
+from gedikit.training.state import TrainState
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every reproduction is asked for."""
+
+    out: Path
+    seeds: int = 5
+    first_seed: int = 300
+    iterations: int = 0  # 0: each recipe's own
+    device: str = "auto"
+    workers: int | None = None  # None: one for each core
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "workers"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"--{name} must be at least 1, not {value}")
+        for name, option in (("first_seed", "--first-seed"), ("iterations", "--iters")):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{option} must not be negative, not {getattr(self, name)}")
+
+    @property
+    def chosen_seeds(self) -> tuple[int, ...]:
+        return tuple(range(self.first_seed, self.first_seed + self.seeds))
+
+
+class Result(Protocol):
+    """A dataclass that JSON can hold."""
+
+    @property
+    def failure(self) -> str | None: ...
+
+
+R = TypeVar("R", bound=Result)
+
+
+class Job(Protocol[R]):
+    """Fits that are run together and kept together."""
+
+    @property
+    def key(self) -> str:
+        """Names the job and everything its results depend on."""
+        ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def n_fits(self) -> int: ...
+
+    def run(self, device: str, observer: Observer) -> list[R]: ...
+
+    def read(self, values: dict[str, Any]) -> R:
+        """A result from what was kept of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    job: Job[R]
+    results: list[R]
+    seconds: float
+
+
+def timed(job: Job[R], device: str, observer: Observer | None = None) -> Done[R]:
+    began = time.monotonic()
+    results = job.run(device, observer or Observer())
+    return Done(job, results, time.monotonic() - began)
+
+
+def run_all(jobs: Sequence[Job[R]], plan: Plan, console: Console) -> list[Done[R]]:
+    """All jobs; those that are on disk already are read. Several processes share the work on a CPU, and on a GPU
+    where they are asked for."""
+    out, device = plan.out, plan.device
+    on_cpu = resolve_device(device).type == "cpu"
+    workers = plan.workers or (os.cpu_count() if on_cpu else 1) or 1
+    kept = {job.key: _read(job, out) for job in jobs}
+    todo = [job for job in jobs if kept[job.key] is None]
+    if len(todo) < len(jobs):
+        console.print(f"{len(jobs) - len(todo)} of {len(jobs)} jobs are in {out} already")
+    n_fits = sum(job.n_fits for job in todo)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("fits", total=n_fits)
+
+        def heard(shares: dict[str, float]) -> None:
+            by_key = {job.key: job.n_fits for job in todo}
+            bar.update(task, completed=int(sum(by_key[key] * share for key, share in shares.items())))
+
+        run = _in_turn if workers == 1 else _side_by_side
+        try:
+            for done in run(todo, device, workers, heard):
+                kept[done.job.key] = done
+                _write(done, out)
+                failed = sum(r.failure is not None for r in done.results)
+                ending = f", {failed} diverged" if failed else ""
+                console.print(f"{done.job.title}: {len(done.results)} fits in {done.seconds:.0f} s{ending}")
+        except KeyboardInterrupt:
+            raise Interrupted(f"finished jobs are kept in {out}: the same command goes on with the rest") from None
+    return [found for job in jobs if (found := kept[job.key]) is not None]
+
+
+class _Teller(Observer):
+    """Tells how far a stack is."""
+
+    def __init__(self, tell: Callable[[str, float], None], key: str):
+        self.tell, self.key, self.iterations = tell, key, 1
+
+    def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:  # noqa: ARG002
+        self.iterations = iterations
+
+    def measured(self, state: TrainState, row: dict[str, float]) -> None:  # noqa: ARG002
+        self.tell(self.key, state.iteration / self.iterations)
+
+
+Heard = Callable[[dict[str, float]], None]
+
+
+def _in_turn(jobs: Sequence[Job[R]], device: str, workers: int, heard: Heard) -> Iterator[Done[R]]:  # noqa: ARG001
+    shares: dict[str, float] = {}
+
+    def tell(key: str, share: float) -> None:
+        shares[key] = share
+        heard(shares)
+
+    for job in jobs:
+        yield timed(job, device, _Teller(tell, job.key))
+        tell(job.key, 1.0)
+
+
+def _side_by_side(jobs: Sequence[Job[R]], device: str, workers: int, heard: Heard) -> Iterator[Done[R]]:
+    context = multiprocessing.get_context("spawn")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # inherited: small products on many threads wait for each other
+    messages: Any = context.Queue()
+    stop = context.Event()
+    shares: dict[str, float] = {}
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(messages, stop)) as pool:
+        pending = {pool.submit(_work, job, device) for job in jobs}
+        try:
+            while pending:
+                finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                while not messages.empty():
+                    key, share = messages.get()
+                    shares[key] = share
+                heard(shares)
+                for future in finished:
+                    done = future.result()
+                    shares[done.job.key] = 1.0
+                    yield done
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class _WorkerTeller(_Teller):
+    """Tells the main process, and stops when it asks for that."""
+
+    messages: Any = None
+    stop: Any = None
+
+    def __init__(self, key: str):
+        super().__init__(lambda name, share: self.messages.put((name, share)), key)
+
+    def should_stop(self) -> bool:
+        return bool(self.stop.is_set())
+
+
+def _start_worker(messages: Any, stop: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process hears it and says when to stop
+    _WorkerTeller.messages, _WorkerTeller.stop = messages, stop
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A main process that is killed cannot say so."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _work(job: Job[R], device: str) -> Done[R]:
+    return timed(job, device, _WorkerTeller(job.key))
+
+
+def _path(job: Job[Any], out: Path) -> Path:
+    return out / "fits" / f"{job.key}.json"
+
+
+def _write(done: Done[Any], out: Path) -> None:
+    content = {"seconds": done.seconds, "results": [asdict(r) for r in done.results]}
+    write_text(_path(done.job, out), json.dumps(content))
+
+
+def _read(job: Job[R], out: Path) -> Done[R] | None:
+    path = _path(job, out)
+    if not path.exists():
+        return None
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return Done(job, [job.read(r) for r in content["results"]], content["seconds"])
