@@ -100,6 +100,7 @@ class Method:
 _PAPER = "Sansone & Manhaeve"  # Unifying Self-Supervised Clustering and Energy-Based Models
 _COSINE = {"head": "cosine", "temperature": 0.1}
 _PROJECTED = {"projection": 32}
+_SHOWN_BY_THEMSELVES = {"image_walks": "off"}  # a rule is about these images, not about neighbours of them
 
 DISCRIMINATIVE: dict[str, Discriminative] = {
     "bound": Discriminative(
@@ -286,12 +287,14 @@ def _registry() -> dict[str, Method]:
             "symbols from rules alone: labels that satisfy a constraint, whichever they are",
             (Stage(1, ("constraint",)),),
             "Manhaeve et al., 2018; Xu et al., 2018",
+            changes=_SHOWN_BY_THEMSELVES,
         ),
         _named(
             "gedi-nesy",
             replace(gedi, stages=(Stage(1, ("generative", "constraint", "uniformity")),)),
             "symbols from rules, with a density and all labels in use",
             _PAPER,
+            **_SHOWN_BY_THEMSELVES,
         ),
         _named(
             "gedi-symbols",
@@ -304,8 +307,8 @@ def _registry() -> dict[str, Method]:
             ),
             "clusters that rules give their names",
             _PAPER,
-            image_walks="off",  # once the rule has named them, neighbours that are of another kind do harm
             walk_copies=64,
+            **_SHOWN_BY_THEMSELVES,
         ),
     )
     alone = (compose(name, None) for name in DISCRIMINATIVE if name != "bound")

@@ -254,6 +254,34 @@ def reproduce_sensitivity(
     typer.echo(sensitivity.reproduce(plan, method, Console(stderr=True)))
 
 
+@reproductions.command("addition")
+def reproduce_addition(
+    out: Annotated[Path, typer.Option(help="Directory; finished fits there are not repeated.")] = Path(
+        "runs/reproduce-addition"
+    ),
+    examples: Annotated[
+        list[int] | None, typer.Option(help="100, 1000 or 10000; may be repeated. All of them if not given.")
+    ] = None,
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 300,
+    iters: Iterations = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; one for each core, and one on a GPU, if not given.")
+    ] = None,
+    device: Device = "auto",
+    printed: Annotated[bool, typer.Option("--printed", help="The paper's recipe to the letter too.")] = False,
+) -> None:
+    """Digits from sums: three MNIST images an example, of which only a + b = c is known. Needs MNIST (data get)."""
+    from rich.console import Console
+
+    from gedikit.data.addition import SIZES
+    from gedikit.reproduce import addition
+    from gedikit.reproduce.running import Plan
+
+    plan = Plan(out, seeds, first_seed, iters, device, workers)
+    typer.echo(addition.reproduce(plan, Console(stderr=True), examples or list(SIZES), printed=printed))
+
+
 app.add_typer(image_data, name="data")
 
 

@@ -5,9 +5,14 @@ exchange of names helps there, but the rule says more than which naming is allow
 that the constraint allows, and a value shows one cluster or another with probabilities that all variables share.
 Expectation maximisation finds these probabilities. It ends in one of many local optima, so it starts from many
 places at once; most of them are hopeless after a few steps and are given up.
+
+What an example shows under such probabilities is a sum over the allowed tuples. Where these are too many, it is the
+derivative of the constraint's log-probability, which a circuit has without going through them.
 """
 
 from dataclasses import dataclass
+from math import log, prod
+from typing import Protocol, cast
 
 import torch
 from jaxtyping import Float, Int, Int64
@@ -15,14 +20,26 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from gedikit.errors import UsageError
-from gedikit.symbolic.constraint import Constraint
+from gedikit.symbolic.compiled import Compiled
+from gedikit.symbolic.constraint import MAX_DENSE, Constraint
+from gedikit.symbolic.table import Table
 
 SCREENING, FINISHING = 25, 55  # steps of all starts, and of the best after these
 FINALISTS = 200
-WORK = 2_000_000  # products of an example and an allowed tuple computed at once
+# circuits are slower: after a glance at part of the examples most starts are given up, and few see the end
+GLANCE, LAST_FINALISTS = 10, 20
+PART, ROWS_A_PROBABILITY = 100, 2  # examples; more where that leaves fewer rows for each p(cluster | value)
+MAX_LISTED = 1000  # allowed tuples; with more of them a circuit is faster
+WORK = 2_000_000  # numbers computed at once, a product of an example and an allowed tuple each, or a circuit's
 
 Shows = Float[Tensor, "s d k"]
 """p(cluster | value) of every start: rows over clusters add up to 1."""
+
+Patterns = Int64[Tensor, "u v"]
+"""Tuples of clusters that examples have."""
+
+Answer = tuple[Float[Tensor, "s u"], Float[Tensor, "s v d u"]]
+"""log p(pattern) and p(value | pattern) of every variable."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +83,19 @@ def name_clusters(
     _refuse_what_does_not_fit(constraint, clusters, n_clusters)
     if starts < 1 or smoothing <= 0:
         raise UsageError(f"starts must be at least 1 and smoothing positive, not {starts} and {smoothing}")
-    model = _Model(constraint, clusters, n_clusters)
+    rule = _rule(constraint, clusters.device)
+    model = _Model(rule, clusters, n_clusters)
     generator = torch.Generator().manual_seed(seed)
     random = torch.rand(starts, constraint.variables[0].size, n_clusters, generator=generator)
     shows = _normalised(random.square() + 0.05).to(clusters.device)
-    shows = _climbed(shows, model, smoothing, SCREENING)
-    shows = shows[_log_likelihoods(shows, model).topk(min(FINALISTS, starts)).indices]
-    shows = _climbed(shows, model, smoothing, FINISHING)
+    if isinstance(rule, _ByTuples):
+        rounds = [(starts, model, SCREENING), (FINALISTS, model, FINISHING)]
+    else:
+        part = _Model(rule, _part(clusters, shows[0].numel(), generator), n_clusters)
+        later = SCREENING - GLANCE
+        rounds = [(starts, part, GLANCE), (FINALISTS, part, later), (LAST_FINALISTS, model, FINISHING)]
+    for kept, examples, steps in rounds:
+        shows = _climbed(_best(shows, examples, kept), examples, smoothing, steps)
     best, order = _log_likelihoods(shows, model).sort(descending=True)
     posterior = model.evaluate(shows[order[:1]].double().log())[1][0]
     return Naming(
@@ -83,44 +106,127 @@ def name_clusters(
     )
 
 
-class _Model:
-    """Allowed tuples of values and the tuples of clusters seen: each pattern of clusters once, with its number."""
+class _Rule(Protocol):
+    """What a constraint says about patterns, given p(cluster | value)."""
 
-    def __init__(self, constraint: Constraint, clusters: Int[Tensor, "n v"], n_clusters: int):
-        satisfaction = constraint.satisfaction().to(clusters.device)
-        allowed = satisfaction.nonzero(as_tuple=True)
-        self.tuples: Int64[Tensor, "v t"] = torch.stack(allowed)
-        self.log_prior = (satisfaction[allowed] / satisfaction.sum()).log()[:, None]
-        has_value = one_hot(self.tuples, constraint.variables[0].size).mT
-        self.has_value: Float[Tensor, "v*d t"] = has_value.flatten(0, 1).float()
+    @property
+    def numbers(self) -> int:
+        """How many are held at once for every start and pattern."""
+
+    def __call__(self, log_shows: Shows, patterns: Patterns) -> Answer: ...
+
+
+class _ByTuples:
+    """Sums over the allowed tuples, one by one."""
+
+    def __init__(self, constraint: Constraint, device: torch.device):
+        n_values, n_variables = constraint.variables[0].size, len(constraint.variables)
+        every = torch.cartesian_prod(*[torch.arange(n_values)] * n_variables).reshape(-1, n_variables)
+        known = one_hot(every, n_values).double().log().flatten(1)
+        log_weights = constraint._body.log_joint(known.mT.contiguous())
+        allowed = log_weights > -torch.inf
+        self.tuples: Int64[Tensor, "v t"] = every[allowed].T.contiguous().to(device)
+        self.log_prior = torch.log_softmax(log_weights[allowed], 0)[:, None].to(device)
+        self.has_value: Float[Tensor, "v*d t"] = one_hot(self.tuples, n_values).mT.flatten(0, 1).float()
+        self.numbers = self.tuples.shape[1]
+
+    def __call__(self, log_shows: Shows, patterns: Patterns) -> Answer:
+        """Products are relative to the largest of their pattern, so that none of many small factors is lost.
+
+        Sums over the tuples that have a value are a matrix product: a scattered sum has no fixed order on a GPU.
+        """
+        products = self.log_prior.to(log_shows)
+        for values, clusters in zip(self.tuples, patterns.T, strict=True):
+            products = log_shows.index_select(2, clusters).index_select(1, values).add_(products)
+        largest = products.amax(1, keepdim=True)
+        share = products.sub_(largest).exp_()
+        by_value = (self.has_value.to(share) @ share).unflatten(1, (len(self.tuples), -1))
+        total = by_value[:, :1].sum(2, keepdim=True)
+        return (total[:, 0].log() + largest).squeeze(1), by_value.div_(total)
+
+
+class _ByCircuit:
+    """The constraint's log-probability where p(cluster | value) stands for p(value), and its derivatives.
+
+    A circuit has one value of every variable in each of its products, so what stands for p(value) need not add up
+    to 1. The weights of all allowed tuples together are what it gives where everything is certain.
+    """
+
+    def __init__(self, constraint: Constraint, device: torch.device):
+        self.body, self.n_variables = constraint._body, len(constraint.variables)
+        n_inputs = sum(v.size for v in constraint.variables)
+        certain = torch.zeros(n_inputs, 1, dtype=torch.float64, device=device)
+        self.log_weight = self.body.log_joint(certain)
+        self.numbers = n_inputs + _numbers(self.body)
+
+    def __call__(self, log_shows: Shows, patterns: Patterns) -> Answer:
+        with torch.inference_mode(False), torch.enable_grad():
+            by_value = log_shows.transpose(0, 1).contiguous()
+            columns = torch.cat([by_value.index_select(2, clusters) for clusters in patterns.T])
+            inputs = columns.flatten(1).requires_grad_()
+            log_joint = self.body.log_joint(inputs)
+            (gradient,) = torch.autograd.grad(log_joint.sum(), inputs)
+        log_p = log_joint.detach() - self.log_weight.to(log_joint)
+        posterior = gradient.reshape(self.n_variables, -1, *columns.shape[1:]).permute(2, 0, 1, 3)
+        return log_p.reshape(columns.shape[1:]), posterior
+
+
+def _numbers(body: Table | Compiled) -> int:
+    """A product for every tuple of a table, or the sums and products of a circuit."""
+    circuit = body.circuit if isinstance(body, Compiled) else body._circuit
+    if circuit is None:
+        return len(cast(Table, body).rows)
+    return circuit.n_sums + circuit.n_products
+
+
+def _rule(constraint: Constraint, device: torch.device) -> _ByTuples | _ByCircuit:
+    """By tuples where these are few; the sum of their weights is their number, unless some are less than 1."""
+    by_circuit = _ByCircuit(constraint, device)
+    if prod(v.size for v in constraint.variables) > MAX_DENSE or by_circuit.log_weight > log(MAX_LISTED + 0.5):
+        return by_circuit
+    by_tuples = _ByTuples(constraint, device)
+    return by_tuples if by_tuples.numbers <= MAX_LISTED else by_circuit
+
+
+class _Model:
+    """A rule and the patterns seen, each once, with its number."""
+
+    def __init__(self, rule: _Rule, clusters: Int[Tensor, "n v"], n_clusters: int):
+        self.rule = rule
         self.patterns, self.pattern_of_example, counts = clusters.long().unique(
             dim=0, return_inverse=True, return_counts=True
         )
         self.counts = counts.double()
         rows_in_cluster = one_hot(self.patterns.T, n_clusters) * counts[:, None]
         self.rows_in_cluster: Float[Tensor, "v u k"] = rows_in_cluster.float()
-        self.starts_at_once = max(1, WORK // (self.tuples.shape[1] * len(self.patterns)))
+        self.starts_at_once = max(1, WORK // (rule.numbers * len(self.patterns)))
 
-    def evaluate(self, log_shows: Shows) -> tuple[Float[Tensor, "s u"], Float[Tensor, "s v d u"]]:
-        """log p(pattern) and p(value | pattern) of every variable, summed over the allowed tuples.
-
-        Products are relative to the largest of their pattern, so that none of many small factors is lost. Sums over
-        the tuples that have a value are a matrix product: a scattered sum has no fixed order on a GPU.
-        """
-        n_variables = len(self.tuples)
-        products = self.log_prior.to(log_shows)
-        for values, clusters in zip(self.tuples, self.patterns.T, strict=True):
-            products = log_shows.index_select(2, clusters).index_select(1, values).add_(products)
-        largest = products.amax(1, keepdim=True)
-        share = products.sub_(largest).exp_()
-        by_value = (self.has_value.to(share) @ share).unflatten(1, (n_variables, -1))
-        total = by_value[:, :1].sum(2, keepdim=True)
-        return (total[:, 0].log() + largest).squeeze(1), by_value.div_(total)
+    def evaluate(self, log_shows: Shows) -> Answer:
+        """What the rule says about every pattern, so many of them at a time that memory stays bounded."""
+        blocks = self.patterns.split(max(1, WORK // (self.rule.numbers * len(log_shows))))
+        answers = [self.rule(log_shows, block) for block in blocks]
+        if len(answers) == 1:
+            return answers[0]
+        log_p, posterior = zip(*answers, strict=True)
+        return torch.cat(log_p, 1), torch.cat(posterior, 3)
 
     def expected_rows(self, log_shows: Shows) -> Shows:
         """How many rows are expected to have each value and cluster."""
         _, posterior = self.evaluate(log_shows)
         return (posterior @ self.rows_in_cluster.to(posterior)).sum(1)
+
+
+def _part(clusters: Int[Tensor, "n v"], n_unknown: int, generator: torch.Generator) -> Int[Tensor, "m v"]:
+    """Examples drawn at random, enough to tell good starts from bad ones."""
+    n, n_variables = clusters.shape
+    size = max(PART, -(-ROWS_A_PROBABILITY * n_unknown // n_variables))
+    return clusters[torch.randperm(n, generator=generator)[:size].to(clusters.device)]
+
+
+def _best(shows: Shows, model: _Model, n: int) -> Shows:
+    if n >= len(shows):
+        return shows
+    return shows[_log_likelihoods(shows, model).topk(n).indices]
 
 
 def _climbed(shows: Shows, model: _Model, smoothing: float, steps: int) -> Shows:

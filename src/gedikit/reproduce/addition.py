@@ -1,0 +1,301 @@
+"""Table nesy_result with the figures around it: what digits mean, from examples of a + b = c alone."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
+
+from gedikit.data import sources
+from gedikit.data.addition import SIZES, addition_examples
+from gedikit.errors import DivergenceError, UsageError
+from gedikit.fitted import FittedModel
+from gedikit.methods import get_method
+from gedikit.recipes import image_recipe
+from gedikit.reproduce import addition_figures as figures
+from gedikit.reproduce.page import Section, Table, write_page
+from gedikit.reproduce.paper import ADDITION
+from gedikit.reproduce.running import Done, Plan, run_all
+from gedikit.settings import Settings
+from gedikit.symbolic import Constraint
+from gedikit.training.fit import fit, resolve_device
+from gedikit.training.loop import History, Observer
+from gedikit.training.rules import Rules
+from gedikit.version import __version__
+
+_BATCH = 60  # images, 20 examples: the paper's
+_CURVE_ROWS = 150
+_CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "reading")
+_SHOWN, _LOOKED_AT = 4, 500  # test examples
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A column of the table."""
+
+    title: str
+    method: str
+    printed: bool = False
+    in_paper: str = ""  # its name in the paper's table
+
+
+KINDS = {
+    "nesy": Kind("NeSy only", "nesy", in_paper="nesy"),
+    "gedi": Kind("GEDI only", "gedi", in_paper="gedi"),
+    "printed": Kind("GEDI & NeSy as printed", "gedi-nesy", printed=True, in_paper="gedi-nesy"),
+    "both": Kind("GEDI & NeSy", "gedi-symbols", in_paper="gedi-nesy"),
+}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A test example: its images, what they are, and what the network and the rule make of them."""
+
+    pixels: list[list[int]]
+    digits: list[int]
+    log_probability: float
+    worlds: list[str]
+
+
+@dataclass(frozen=True)
+class AdditionResult:
+    kind: str
+    n: int
+    seed: int
+    accuracy: float | None
+    nmi: float | None
+    failure: str | None
+    failed_at: int | None
+    events: list[str]
+    confusion: list[list[int]]
+    curve: list[dict[str, float]]
+    explained: list[Explained]
+
+
+@dataclass(frozen=True)
+class AdditionFit:
+    """One fit to n examples; `iterations` 0 means the paper's epochs."""
+
+    kind: str
+    n: int
+    seed: int
+    on_gpu: bool
+    iterations: int = 0
+
+    @property
+    def settings(self) -> Settings:
+        kind, shape = KINDS[self.kind], (28, 28, 1)
+        recipe = image_recipe(shape, "mnist", on_gpu=self.on_gpu, printed=kind.printed)
+        asked: dict[str, Any] = {
+            "batch_size": _BATCH,
+            "negatives": min(recipe["negatives"], _BATCH),
+            "log_every": 20,
+        }
+        asked |= {"epochs": 0, "iterations": self.iterations} if self.iterations else {"epochs": SIZES[self.n]}
+        if not kind.printed:
+            asked["warmup"] = 100  # trainings are short
+        return get_method(kind.method).settings(recipe, **asked)
+
+    @property
+    def key(self) -> str:
+        content = json.dumps([asdict(self), self.settings.as_dict(), __version__], sort_keys=True)
+        return f"{self.kind}-{self.n}-{self.seed}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+    @property
+    def title(self) -> str:
+        return f"{KINDS[self.kind].title}, {self.n} examples, seed {self.seed}"
+
+    @property
+    def n_fits(self) -> int:
+        return 1
+
+    def read(self, values: dict[str, Any]) -> AdditionResult:
+        return AdditionResult(**{**values, "explained": [Explained(**e) for e in values["explained"]]})
+
+    def run(self, device: str, observer: Observer) -> list[AdditionResult]:
+        """Train on images of the training set and measure on all of the test set, names as they are."""
+        train = _mnist("train")
+        rows = addition_examples(np.asarray(train.y), self.n, self.seed)
+        method = get_method(KINDS[self.kind].method)
+        rules = Rules(addition(), np.arange(rows.size).reshape(rows.shape)) if method.needs_rules else None
+        history = History()
+        try:
+            fitted, history, _ = fit(
+                train.x[rows.ravel()],
+                method,
+                self.settings,
+                n_clusters=10,
+                seed=self.seed,
+                device=device,
+                observer=observer,
+                history=history,
+                rules=rules,
+            )
+        except DivergenceError as error:
+            last = int(history.rows[-1]["iteration"]) if history.rows else 0
+            return [self._result(None, str(error), last, history)]
+        return [self._result(fitted, None, None, history)]
+
+    def _result(
+        self, fitted: FittedModel | None, failure: str | None, failed_at: int | None, history: History
+    ) -> AdditionResult:
+        accuracy = nmi = None
+        confusion: list[list[int]] = []
+        explained: list[Explained] = []
+        if fitted is not None:
+            test = _mnist("test")
+            labels, truth = fitted.labels(test.x), np.asarray(test.y)
+            accuracy = float((labels == truth).mean())
+            nmi = float(normalized_mutual_info_score(truth, labels))
+            confusion = confusion_matrix(truth, labels, labels=range(10)).tolist()
+            explained = _explained(fitted, test.x, truth, self.seed)
+        thinned = history.rows[:: max(1, len(history.rows) // _CURVE_ROWS)]
+        return AdditionResult(
+            self.kind,
+            self.n,
+            self.seed,
+            accuracy,
+            nmi,
+            failure,
+            failed_at,
+            [] if fitted is None else fitted.info["events"],
+            confusion,
+            [{name: row[name] for name in _CURVES if name in row} for row in thinned],
+            explained,
+        )
+
+
+def addition() -> Constraint:
+    return Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
+
+
+@lru_cache
+def _mnist(split: str) -> sources.Dataset:
+    return sources.load("mnist", split=split)
+
+
+def _explained(fitted: FittedModel, x: NDArray[Any], truth: NDArray[Any], seed: int) -> list[Explained]:
+    """Of some hundred test examples those that satisfy the rule with the least probability."""
+    examples = addition_examples(truth, _LOOKED_AT, seed)
+    log_p = torch.from_numpy(np.log(fitted.posterior(x[examples.ravel()]).clip(1e-30))).unflatten(0, examples.shape)
+    rule = addition()
+    doubtful = rule.log_probability(log_p.unbind(1)).argsort()[:_SHOWN].tolist()
+    shown = []
+    for i in doubtful:
+        found = rule.explain(list(log_p[i]), k=3)
+        worlds = [
+            f"{w.values['a']} + {w.values['b']} = {w.values['c']}   {w.probability:.3f}" for w in found.worlds
+        ]
+        pixels = x[examples[i]].tolist()
+        shown.append(Explained(pixels, truth[examples[i]].tolist(), found.log_probability, worlds))
+    return shown
+
+
+def reproduce(plan: Plan, console: Console, sizes: Sequence[int], *, printed: bool = False) -> Path:
+    """Fit every column for every size and seed, write the table and the figures; returns the page."""
+    unknown = [n for n in sizes if n not in SIZES]
+    if unknown:
+        raise UsageError(f"there are {', '.join(map(str, SIZES))} examples in the paper's table, not {unknown[0]}")
+    on_gpu = resolve_device(plan.device).type == "cuda"
+    kinds = [name for name, kind in KINDS.items() if printed or not kind.printed]
+    # the longest first, so that no process ends alone
+    jobs = [
+        AdditionFit(kind, n, seed, on_gpu, plan.iterations)
+        for n in sorted(sizes, reverse=True)
+        for kind in reversed(kinds)
+        for seed in plan.chosen_seeds
+    ]
+    done = run_all(jobs, plan, console)
+    return write_page(
+        plan.out, "addition", "Digits from sums: a + b = c", sections(done, sorted(sizes), kinds, plan)
+    )
+
+
+def sections(
+    done: Sequence[Done[AdditionResult]], sizes: Sequence[int], kinds: Sequence[str], plan: Plan
+) -> list[Section]:
+    results = [result for job in done for result in job.results]
+    cells = {(kind, n): [r for r in results if (r.kind, r.n) == (kind, n)] for kind in kinds for n in sizes}
+    seeds = plan.chosen_seeds
+    note = (
+        "An example is three MNIST images, the third showing the sum of the first two; nothing else is said "
+        "about them. Accuracy counts a digit as right if the cluster of its name was chosen, without matching "
+        f"clusters to classes afterwards. Median ± standard deviation over {len(seeds)} seeds ({seeds[0]} to "
+        f"{seeds[-1]}), and the lowest, on the 10,000 test images."
+    )
+    made = [Section("Accuracy and NMI (Table nesy_result)", note, _table(cells, sizes, kinds))]
+    curves = {
+        f"{KINDS[kind].title}, {n} examples": cells[kind, n][0].curve
+        for n in sizes
+        for kind in kinds
+        if kind in ("printed", "both") and cells[kind, n]
+    }
+    made.append(
+        Section(
+            "The rule's loss and the invariance (Figure inv_nesy)",
+            f"L_NESY and L_INV over the training, seed {seeds[0]}. As printed only L_NESY is minimised (L_INV "
+            "dotted); by default the training begins with a reading of clusters by the rule, then both are.",
+            picture=figures.losses(curves),
+            name="inv_nesy",
+        )
+    )
+    full = {n: cells["both", n][0] for n in sizes if cells["both", n] and cells["both", n][0].confusion}
+    if full:
+        made.append(
+            Section(
+                "Which digits are taken for which",
+                f"{KINDS['both'].title}, test images of seed {seeds[0]}; rows are the true digits.",
+                picture=figures.confusions({n: np.array(r.confusion) for n, r in full.items()}),
+                name="confusion",
+            )
+        )
+        made.append(
+            Section(
+                "Examples explained",
+                f"Of {_LOOKED_AT} test examples the {_SHOWN} that satisfy the rule with the least probability, for "
+                f"the model of {max(full)} examples: the most probable sums given that the rule holds.",
+                picture=figures.explained(full[max(full)].explained),
+                name="explained",
+            )
+        )
+    return made
+
+
+def _table(
+    cells: Mapping[tuple[str, int], Sequence[AdditionResult]], sizes: Sequence[int], kinds: Sequence[str]
+) -> Table:
+    head = ["examples", "", "accuracy, paper", "accuracy", "lowest", "NMI, paper", "NMI", "lowest", "diverged"]
+    rows = []
+    for n in sizes:
+        for name in kinds:
+            kind, group = KINDS[name], cells[name, n]
+            paper = ADDITION[kind.in_paper, n]
+            accuracy, nmi = (
+                [v for r in group if (v := getattr(r, what)) is not None] for what in ("accuracy", "nmi")
+            )
+            failed = sum(r.failure is not None for r in group)
+            rows.append(
+                [
+                    *(str(n), kind.title),
+                    *(paper[0], _spread(accuracy), _lowest(accuracy)),
+                    *(paper[1], _spread(nmi), _lowest(nmi)),
+                    f"{failed} of {len(group)}" if failed else "–",
+                ]
+            )
+    return Table(head, rows)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{np.median(values):.3f} ± {np.std(values):.3f}" if values else "–"
+
+
+def _lowest(values: Sequence[float]) -> str:
+    return f"{min(values):.3f}" if values else "–"
