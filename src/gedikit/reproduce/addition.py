@@ -34,7 +34,7 @@ from gedikit.version import __version__
 _BATCH = 60  # images, 20 examples: the paper's
 _CURVE_ROWS = 150
 _CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "reading")
-_SHOWN, _LOOKED_AT = 4, 500  # test examples
+_SHOWN, _LOOKED_AT = 4, 300  # test examples
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _COLUMNS = 3
 
 def losses(curves: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
     rows = -(-len(curves) // _COLUMNS)
-    figure = new_figure(3.1 * min(_COLUMNS, len(curves)), 2.3 * rows + 0.4)
+    figure = new_figure(max(3.1 * min(_COLUMNS, len(curves)), 6.2), 2.3 * rows + 0.4)
     axes = figure.subplots(rows, min(_COLUMNS, len(curves)), squeeze=False).ravel()
     for ax, (title, curve) in zip(axes, curves.items(), strict=False):
         quiet(ax).set_title(title, fontsize=9, color=INK)

@@ -19,12 +19,11 @@ from gedikit.training.rules import Rules
 
 _CLUSTERS_A_VALUE = (1.6, 2, 2.5, 3, 4)  # a value is shown in several ways
 _MOST_EXAMPLES = 1000  # memory grows with the square of their rows, and more are not needed to name clusters
-_STARTS = 1000
 _NEIGHBOURS = 10
 
 
 def first_reading(
-    nearest: Nearest, rules: Rules, n_rows: int, seed: int, device: torch.device
+    nearest: Nearest, rules: Rules, n_rows: int, seed: int, device: torch.device, starts: int = 1000
 ) -> Float[Tensor, "n c"]:
     """p(value | row) by clusters and the rule; zeros for rows that only examples beyond the first thousand name."""
     examples = rules.examples[:_MOST_EXAMPLES]
@@ -34,7 +33,7 @@ def first_reading(
     found = torch.zeros(len(rows), n_values, device=device)
     for clusters in _clusterings(nearest, rows, n_values, seed):
         labels = torch.from_numpy(clusters).to(device)
-        naming = name_clusters(rules.constraint, labels[places], int(clusters.max()) + 1, starts=_STARTS, seed=seed)
+        naming = name_clusters(rules.constraint, labels[places], int(clusters.max()) + 1, starts=starts, seed=seed)
         found.index_add_(0, places.flatten(), naming.log_posterior.exp().flatten(0, 1))
     reading = torch.zeros(n_rows, n_values, device=device)
     reading[torch.from_numpy(rows).to(device)] = found / found.sum(-1, keepdim=True)
