@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gedikit.data.addition import addition_examples
+from gedikit.data.addition import addition_examples, long_addition_examples
 from gedikit.errors import DataError
 
 LABELS = np.random.default_rng(0).integers(0, 10, 60_000)
@@ -32,3 +32,13 @@ def test_the_same_seed_gives_the_same_examples_and_another_others():
 def test_too_few_images_are_a_sentence():
     with pytest.raises(DataError, match="images of the digit 0, and there are"):
         addition_examples(LABELS[:300], 200, seed=0)
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3])
+def test_longer_numbers_add_up_too(digits):
+    shown = LABELS[long_addition_examples(LABELS, 500, 0, digits)]
+    powers = 10 ** np.arange(digits + 1)
+    a, b, c = np.split(shown, [digits, 2 * digits], axis=1)
+    np.testing.assert_array_equal(a @ powers[:-1] + b @ powers[:-1], c @ powers)
+    rows = long_addition_examples(LABELS, 500, 0, digits)
+    assert len(np.unique(rows)) == rows.size

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from symbolic_cases import CARRY, addition, carry_query, marginals, worlds
+from symbolic_cases import ADDITION, CARRY, DIGITS, addition, carry_query, marginals, worlds
 from torch import Tensor
 
 from gedikit.errors import UsageError
@@ -17,16 +17,22 @@ from gedikit.symbolic import Constraint, Naming, name_clusters, naming
 
 ADDITIONS = torch.tensor([(a, b, a + b) for a in range(10) for b in range(10 - a)])
 FEW = torch.tensor([[0, 1, 1], [2, 2, 4]])
+SUMS = torch.cartesian_prod(torch.arange(100), torch.arange(100))
+SUMS = torch.cat([SUMS, SUMS.sum(1, keepdim=True)], 1)
+SUMS = torch.stack([SUMS[:, i] // 10**d % 10 for i, n in ((0, 2), (1, 2), (2, 3)) for d in range(n)], 1)
+CPU = torch.device("cpu")
+RULES = (naming._ByTuples, naming._ByCircuit)
 PAGE = Path(__file__).parents[2] / "docs" / "symbolic.md"
+ANY_THREE = list(itertools.product(range(3), repeat=3))
 WEIGHTS = {(0, 1, 1): 0.5, (0, 0, 0): 1.0, (1, 1, 2): 0.1, (2, 0, 2): 0.8, (2, 2, 1): 0.3}
 
 
-def seen(n: int, n_clusters: int, noise: float, seed: int) -> tuple[Tensor, Tensor]:
+def seen(n: int, n_clusters: int, noise: float, seed: int, allowed: Tensor = ADDITIONS) -> tuple[Tensor, Tensor]:
     """Digits of n additions and clusters of which every one is of one digit, but for noise, in random order."""
     generator = torch.Generator().manual_seed(seed)
-    digits = ADDITIONS[torch.randint(len(ADDITIONS), (n,), generator=generator)]
+    digits = allowed[torch.randint(len(allowed), (n,), generator=generator)]
     digit_of = torch.arange(n_clusters)[torch.randperm(n_clusters, generator=generator)] % 10
-    chance = torch.rand(n, 3, n_clusters, generator=generator)
+    chance = torch.rand(*digits.shape, n_clusters, generator=generator)
     clusters = torch.where(digit_of == digits[..., None], chance, -1.0).argmax(-1)
     anything = torch.randint(n_clusters, digits.shape, generator=generator)
     return digits, torch.where(torch.rand(digits.shape, generator=generator) < noise, anything, clusters)
@@ -34,6 +40,16 @@ def seen(n: int, n_clusters: int, noise: float, seed: int) -> tuple[Tensor, Tens
 
 def weighted() -> Constraint:
     return Constraint.from_table(list(WEIGHTS), (3, 3, 3), list(WEIGHTS.values()))
+
+
+def long_addition() -> Constraint:
+    return Constraint.from_program(CARRY, carry_query(2))
+
+
+def model(
+    constraint: Constraint, clusters: Tensor, n_clusters: int, rule: type[naming._Rule] = naming._ByTuples
+) -> naming._Model:
+    return naming._Model(rule(constraint, CPU), clusters, n_clusters)
 
 
 def random_shows(n_values: int, n_clusters: int, starts: int = 1, seed: int = 0) -> Tensor:
@@ -56,40 +72,114 @@ def less(a: int, b: int) -> float:
     return (a < b) / 3
 
 
-def test_probabilities_for_given_clusters_are_those_of_going_through_all_tuples():
+@pytest.mark.parametrize("rule", RULES)
+def test_probabilities_for_given_clusters_are_those_of_going_through_all_tuples(rule):
     clusters = torch.tensor(list(itertools.product(range(4), repeat=3)))
-    model = naming._Model(weighted(), clusters, 4)
+    examples = model(weighted(), clusters, 4, rule)
     shows = random_shows(3, 4, starts=5)
-    log_evidence, posterior = model.evaluate(shows.log())
-    for s, (pattern, example) in itertools.product(range(5), enumerate(model.patterns)):
+    log_evidence, posterior = examples.evaluate(shows.log())
+    for s, (pattern, example) in itertools.product(range(5), enumerate(examples.patterns)):
         log_p, expected = by_hand(share, shows[s], example)
         assert log_evidence[s, pattern].item() == pytest.approx(log_p)
         torch.testing.assert_close(posterior[s, :, :, pattern], torch.stack(expected))
 
 
-def test_expected_rows_count_every_example():
+@pytest.mark.parametrize("rule", RULES)
+def test_facts_and_evidence_are_the_weights_of_tuples(rule):
+    """One reading in four is of anything; whatever was read, a was seen to be small, or the light was bad (0.2)."""
+    program = """
+    nn(digit, [X], Y, [0,1,2]) :: digit(X, Y).
+    0.75::careful. 0.2::dark.
+    sum(A, B, C) :- careful, digit(A, X), digit(B, Y), Z is X + Y, digit(C, Z).
+    sum(A, B, C) :- \\+ careful, digit(A, _), digit(B, _), digit(C, _).
+    plausible(A) :- digit(A, 0).
+    plausible(A) :- dark.
+    evidence(plausible(a)).
+    """
+    weights = {(a, b, c): (0.25 + 0.75 * (a + b == c)) * (0.2 + 0.8 * (a == 0)) for a, b, c in ANY_THREE}
+    clusters = torch.randint(4, (6, 3), generator=torch.Generator().manual_seed(0))
+    examples = model(Constraint.from_program(program, "sum(a, b, c)"), clusters, 4, rule)
+    shows = random_shows(3, 4)
+    log_evidence, posterior = examples.evaluate(shows.log())
+    for pattern, example in enumerate(examples.patterns):
+        log_p, expected = by_hand(lambda *x: weights[x] / sum(weights.values()), shows[0], example)
+        assert log_evidence[0, pattern].item() == pytest.approx(log_p)
+        torch.testing.assert_close(posterior[0, :, :, pattern], torch.stack(expected))
+
+
+SMALL = {
+    "predicate": addition,
+    "weights": weighted,
+    "program": lambda: Constraint.from_program(ADDITION, "addition(a, b, c)"),
+    "facts": lambda: Constraint.from_program(
+        DIGITS + "0.3::broken. even(A, B) :- digit(A, X), digit(B, Y), 0 is (X + Y) mod 2. even(_, _) :- broken.\n"
+        "sum(A, B) :- even(A, B), digit(A, _), digit(B, _).",
+        "sum(a, b)",
+    ),
+    "a value twice": lambda: addition().renamed({"b": "a"}),
+    "one variable": lambda: Constraint(lambda a: a > 2, (10,)),
+    "a table with a circuit": lambda: Constraint(lambda a, b, c, d: a <= b <= c <= d, (10,) * 4),
+    "a table and a program": lambda: (
+        Constraint.from_program(ADDITION, "addition(a, b, c)")
+        & Constraint(lambda a, b: a <= b, (10, 10), names=["digit(a)", "digit(b)"])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_circuit_says_what_its_tuples_say(name):
+    constraint = SMALL[name]()
+    n_values, n_variables = constraint.variables[0].size, len(constraint.variables)
+    clusters = torch.randint(6, (20, n_variables), generator=torch.Generator().manual_seed(0))
+    tuples, circuit = (model(constraint, clusters, 6, rule) for rule in RULES)
+    shows = random_shows(n_values, 6, starts=4)
+    for found, expected in zip(circuit.evaluate(shows.log()), tuples.evaluate(shows.log()), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    climbed = [naming._climbed(shows, m, 0.1, 5) for m in (tuples, circuit)]
+    torch.testing.assert_close(*climbed, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(*(naming._log_likelihoods(shows, m) for m in (tuples, circuit)))
+
+
+def test_long_additions_are_what_a_sum_over_all_of_them_says():
+    _, clusters = seen(12, 15, 0.2, 0, SUMS)
+    examples = model(long_addition(), clusters, 15, naming._ByCircuit)
+    shows = random_shows(10, 15)
+    log_evidence, posterior = examples.evaluate(shows.log())
+    for pattern, example in enumerate(examples.patterns):
+        products = shows[0][SUMS, example].prod(1) / len(SUMS)
+        assert log_evidence[0, pattern].item() == pytest.approx(math.log(products.sum()))
+        for v in range(7):
+            expected = torch.zeros(10).double().index_add_(0, SUMS[:, v], products) / products.sum()
+            torch.testing.assert_close(posterior[0, v, :, pattern], expected)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_expected_rows_count_every_example(rule):
     clusters = torch.tensor([[0, 1, 1], [3, 2, 0], [0, 1, 1], [0, 1, 1], [2, 2, 2]])
     shows = random_shows(3, 4)
     expected = torch.zeros(3, 4, dtype=torch.float64)
     for example in clusters:
         for cluster, posterior in zip(example, by_hand(share, shows[0], example)[1], strict=True):
             expected[:, cluster] += posterior
-    found = naming._Model(weighted(), clusters, 4).expected_rows(shows.log())
+    found = model(weighted(), clusters, 4, rule).expected_rows(shows.log())
     torch.testing.assert_close(found[0], expected)
 
 
-def test_products_too_small_for_their_type_are_not_lost():
+@pytest.mark.parametrize("rule", RULES)
+def test_products_too_small_for_their_type_are_not_lost(rule):
     """An even number of ones among 12, each cluster shown with a probability of e⁻²⁰ or e⁻²⁵: e⁻²⁴⁰ at most."""
     constraint = Constraint(lambda *x: sum(x) % 2 == 0, (2,) * 12)
-    model = naming._Model(constraint, torch.zeros(1, 12, dtype=torch.int64), 2)
-    log_evidence, posterior = model.evaluate(torch.tensor([[[-20.0, 0.0], [-25.0, 0.0]]]))
+    examples = model(constraint, torch.zeros(1, 12, dtype=torch.int64), 2, rule)
+    log_evidence, posterior = examples.evaluate(torch.tensor([[[-20.0, 0.0], [-25.0, 0.0]]]))
     ratio = math.exp(-5)
     even, odd = (((1 + ratio) ** n + (1 - ratio) ** n) / 2 for n in (12, 11))
     assert log_evidence.item() == pytest.approx(-240 + math.log(even) - math.log(2**11), rel=1e-6)
     torch.testing.assert_close(posterior[0, :, 0, 0], torch.full((12,), odd / even))
 
 
-def test_what_is_found_is_what_its_own_probabilities_say():
+@pytest.mark.parametrize("listed", [1000, 0])
+def test_what_is_found_is_what_its_own_probabilities_say(listed, monkeypatch):
+    monkeypatch.setattr(naming, "MAX_LISTED", listed)
     clusters = torch.randint(4, (12, 3), generator=torch.Generator().manual_seed(1))
     found = name_clusters(weighted(), clusters, 4, starts=20)
     answers = [by_hand(share, found.shows.double(), example) for example in clusters]
@@ -100,22 +190,22 @@ def test_what_is_found_is_what_its_own_probabilities_say():
 
 
 def test_every_step_explains_the_examples_better():
-    model = naming._Model(addition(), seen(50, 15, 0.3, 0)[1], 15)
+    examples = model(addition(), seen(50, 15, 0.3, 0)[1], 15)
     shows = random_shows(10, 15, starts=8)
-    before = naming._log_likelihoods(shows, model)
+    before = naming._log_likelihoods(shows, examples)
     for _ in range(30):
-        shows = naming._climbed(shows, model, 1e-9, 1)
-        now = naming._log_likelihoods(shows, model)
+        shows = naming._climbed(shows, examples, 1e-9, 1)
+        now = naming._log_likelihoods(shows, examples)
         assert (now > before - 1e-6).all()
         before = now
 
 
 def test_smoothing_is_that_many_rows_of_every_value_over_all_clusters():
     clusters = torch.tensor([[0, 1, 1], [3, 2, 0], [2, 2, 2]])
-    model, shows = naming._Model(weighted(), clusters, 5), random_shows(3, 5)
-    rows = model.expected_rows(shows.log())
+    examples, shows = model(weighted(), clusters, 5), random_shows(3, 5)
+    rows = examples.expected_rows(shows.log())
     expected = (rows + 0.4) / (rows.sum(-1, keepdim=True) + 2)
-    torch.testing.assert_close(naming._climbed(shows, model, 2.0, 1), expected)
+    torch.testing.assert_close(naming._climbed(shows, examples, 2.0, 1), expected)
 
 
 def test_examples_seen_twice_count_twice():
@@ -138,6 +228,17 @@ def test_many_noisy_clusters_of_a_digit_get_its_name():
     digits, clusters = seen(100, 25, 0.05, 0)
     found = name_clusters(addition(), clusters, 25)
     assert (found.log_posterior.argmax(-1) == digits).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_digits_of_long_additions_get_their_names(seed):
+    """Ten million tuples of seven digits; noise alone puts every twentieth of them into a cluster of others."""
+    digits, clusters = seen(80, 25, 0.05, seed, SUMS)
+    found = name_clusters(long_addition(), clusters, 25, starts=60, seed=seed)
+    assert (found.log_posterior.argmax(-1) == digits).float().mean() > 0.93
+    named = found.log_posterior.argmax(-1)
+    a, b, c = (sum(10**i * named[:, v] for i, v in enumerate(places)) for places in ((0, 1), (2, 3), (4, 5, 6)))
+    assert (a + b == c).float().mean() > 0.9
 
 
 def test_two_variables_keep_to_the_rule():
@@ -184,24 +285,107 @@ def test_blocks_do_not_change_the_result(work, monkeypatch):
     assert max(sizes) == max(1, work // (55 * len(clusters.unique(dim=0))))
 
 
+@pytest.mark.parametrize(("starts", "patterns"), [(1, 1), (1, 7), (3, 40)])
+def test_blocks_of_a_circuit_do_not_change_the_result(starts, patterns, monkeypatch):
+    _, clusters = seen(40, 15, 0.2, 0, SUMS)
+    constraint = long_addition()
+    whole = name_clusters(constraint, clusters, 15, starts=4)
+    sizes = []
+    call = naming._ByCircuit.__call__
+
+    def recorded(rule: naming._ByCircuit, shows: Tensor, part: Tensor) -> naming.Answer:
+        sizes.append((len(shows), len(part)))
+        return call(rule, shows, part)
+
+    monkeypatch.setattr(naming._ByCircuit, "__call__", recorded)
+    monkeypatch.setattr(naming, "WORK", naming._ByCircuit(constraint, CPU).numbers * starts * patterns)
+    assert_same(name_clusters(constraint, clusters, 15, starts=4), whole)
+    assert max(sizes) == (starts, patterns)
+
+
 def test_the_best_after_a_few_steps_are_the_ones_that_go_on(monkeypatch):
     _, clusters = seen(40, 10, 0.2, 0)
     calls = []
     climbed = naming._climbed
 
-    def recorded(shows: Tensor, model: naming._Model, smoothing: float, steps: int) -> Tensor:
-        calls.append((shows, climbed(shows, model, smoothing, steps), model, steps))
+    def recorded(shows: Tensor, examples: naming._Model, smoothing: float, steps: int) -> Tensor:
+        calls.append((shows, climbed(shows, examples, smoothing, steps), examples, steps))
         return calls[-1][1]
 
     monkeypatch.setattr(naming, "_climbed", recorded)
     monkeypatch.setattr(naming, "FINALISTS", 3)
     found = name_clusters(addition(), clusters, 10, starts=12)
-    (_, screened, model, first), (kept, finished, _, second) = calls
+    (_, screened, examples, first), (kept, finished, _, second) = calls
     assert (first, second) == (25, 55)
-    expected = naming._log_likelihoods(screened, model).sort(descending=True).values[:3]
-    torch.testing.assert_close(naming._log_likelihoods(kept, model), expected)
-    best, runner_up, _ = naming._log_likelihoods(finished, model).sort(descending=True).values.tolist()
+    expected = naming._log_likelihoods(screened, examples).sort(descending=True).values[:3]
+    torch.testing.assert_close(naming._log_likelihoods(kept, examples), expected)
+    best, runner_up, _ = naming._log_likelihoods(finished, examples).sort(descending=True).values.tolist()
     assert (found.log_likelihood, found.runner_up) == (best, runner_up)
+
+
+def test_a_circuit_gives_most_starts_up_by_part_of_the_examples(monkeypatch):
+    _, clusters = seen(30, 10, 0.2, 0)
+    clusters += torch.arange(30)[:, None] // 10 * 10  # which third of the examples: all patterns differ
+    calls = []
+    climbed = naming._climbed
+
+    def recorded(shows: Tensor, examples: naming._Model, smoothing: float, steps: int) -> Tensor:
+        calls.append((shows, climbed(shows, examples, smoothing, steps), examples, steps))
+        return calls[-1][1]
+
+    monkeypatch.setattr(naming, "_climbed", recorded)
+    for name, value in {"MAX_LISTED": 0, "FINALISTS": 6, "LAST_FINALISTS": 3, "PART": 12}.items():
+        monkeypatch.setattr(naming, name, value)
+    monkeypatch.setattr(naming, "ROWS_A_PROBABILITY", 0)
+    found = name_clusters(addition(), clusters, 30, starts=20)
+    assert [(len(shows), int(examples.counts.sum()), steps) for shows, _, examples, steps in calls] == [
+        (20, 12, 10),
+        (6, 12, 15),
+        (3, 30, 55),
+    ]
+    for (_, before, *_), (kept, _, examples, _) in itertools.pairwise(calls):
+        expected = naming._log_likelihoods(before, examples).sort(descending=True).values[: len(kept)]
+        torch.testing.assert_close(naming._log_likelihoods(kept, examples), expected)
+    best, runner_up, _ = naming._log_likelihoods(calls[-1][1], calls[-1][2]).sort(descending=True).values.tolist()
+    assert (found.log_likelihood, found.runner_up) == (best, runner_up)
+    assert found.log_posterior.shape == (30, 3, 10)
+
+
+@pytest.mark.parametrize(("n_unknown", "size"), [(10, 100), (150, 100), (180, 120), (1000, 150)])
+def test_part_of_the_examples_has_two_rows_for_every_probability(n_unknown, size):
+    clusters = torch.arange(450).reshape(150, 3)
+    part = naming._part(clusters, n_unknown, torch.Generator().manual_seed(0))
+    assert part.shape == (size, 3)
+    assert len(part.unique()) == 3 * size  # none is drawn twice
+    assert ((part[:, 0] % 3 == 0) & (part[:, 1:] - part[:, :1] == torch.tensor([1, 2])).all(1)).all()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "rule"),
+    {
+        "1000 tuples": (lambda: table(1000), naming._ByTuples),
+        "more than 1000 tuples": (lambda: table(1001), naming._ByCircuit),
+        "more than 1000 tuples of little weight": (lambda: table(1001, 0.01), naming._ByCircuit),
+        "a small program": (SMALL["program"], naming._ByTuples),
+        "too many tuples to look at": (long_addition, naming._ByCircuit),
+    }.values(),
+)
+def test_few_tuples_are_gone_through_one_by_one(constraint, rule):
+    assert type(naming._rule(constraint(), CPU)) is rule
+
+
+def table(n: int, weight: float = 1.0) -> Constraint:
+    pairs = torch.cartesian_prod(torch.arange(40), torch.arange(40))
+    return Constraint.from_table(pairs[:n], (40, 40), [weight] * n)
+
+
+def test_gradients_may_be_off():
+    clusters = torch.tensor([[0, 1, 1], [3, 2, 0], [2, 2, 2]])
+    found = [model(weighted(), clusters, 4, naming._ByCircuit).expected_rows(random_shows(3, 4).log())]
+    with torch.inference_mode():
+        found += [model(weighted(), clusters, 4, naming._ByCircuit).expected_rows(random_shows(3, 4).log())]
+    assert torch.equal(*found)
+    assert not found[0].requires_grad
 
 
 def test_a_single_start_has_no_runner_up():
@@ -222,6 +406,18 @@ REFUSED = {
         lambda: name_clusters(Constraint(lambda a, b: a > b, (3, 2)), torch.zeros(2, 2).long(), 3),
         "name_clusters needs variables with the same values",
     ),
+    "values of a program": (
+        lambda: name_clusters(long_addition() & Constraint(lambda x: x, (2,)), torch.zeros(2, 8).long(), 3),
+        "name_clusters needs variables with the same values",
+    ),
+    "columns of a program": (
+        lambda: name_clusters(long_addition(), FEW, 5),
+        r"clusters has shape \(2, 3\): give a line for every example and a cluster for each of 7 variables",
+    ),
+    "too high for a program": (
+        lambda: name_clusters(long_addition(), FEW.repeat(1, 3)[:, :7], 4),
+        "clusters has 4, which is none of 4 clusters",
+    ),
     "columns": (
         lambda: name_clusters(addition(), FEW[:, :2], 5),
         r"clusters has shape \(2, 2\): give a line for every example and a cluster for each of 3 variables",
@@ -235,8 +431,10 @@ REFUSED = {
     "starts": (lambda: name_clusters(addition(), FEW, 5, starts=0), "starts must be at least 1 .*, not 0 and 0.1"),
     "smoothing": (lambda: name_clusters(addition(), FEW, 5, smoothing=0.0), "smoothing positive, not 2000 and 0.0"),
     "too large": (
-        lambda: name_clusters(Constraint.from_program(CARRY, carry_query(2)), torch.zeros(2, 7).long(), 10),
-        r"has 1e\+07 tuples of values, more than the 200000 that can be looked at one by one",
+        lambda: name_clusters(
+            Constraint.from_program(CARRY, carry_query(2), max_nodes=50), torch.zeros(2, 7).long(), 10
+        ),
+        "stopped after .* at .* nodes, beyond max_seconds=60 or max_nodes=50",
     ),
 }
 

@@ -260,8 +260,12 @@ def reproduce_addition(
         "runs/reproduce-addition"
     ),
     examples: Annotated[
-        list[int] | None, typer.Option(help="100, 1000 or 10000; may be repeated. All of them if not given.")
+        list[int] | None,
+        typer.Option(help="100, 1000 or (of one digit) 10000; may be repeated. All of them if not given."),
     ] = None,
+    digits: Annotated[
+        int, typer.Option(help="Of the numbers that are added: 1 is the paper's, 2 and 3 need gedikit[symbolic].")
+    ] = 1,
     seeds: Seeds = 5,
     first_seed: FirstSeed = 300,
     iters: Iterations = 0,
@@ -274,12 +278,12 @@ def reproduce_addition(
     """Digits from sums: three MNIST images an example, of which only a + b = c is known. Needs MNIST (data get)."""
     from rich.console import Console
 
-    from gedikit.data.addition import SIZES
     from gedikit.reproduce import addition
     from gedikit.reproduce.running import Plan
 
     plan = Plan(out, seeds, first_seed, iters, device, workers)
-    typer.echo(addition.reproduce(plan, Console(stderr=True), examples or list(SIZES), printed=printed))
+    sums = addition.Sums(digits)
+    typer.echo(addition.reproduce(plan, Console(stderr=True), examples or [], sums, printed=printed))
 
 
 app.add_typer(image_data, name="data")

@@ -15,7 +15,7 @@ from rich.console import Console
 from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
 
 from gedikit.data import sources
-from gedikit.data.addition import SIZES, addition_examples
+from gedikit.data.addition import SIZES, addition_examples, long_addition_examples
 from gedikit.errors import DivergenceError, UsageError
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
@@ -32,6 +32,13 @@ from gedikit.training.rules import Rules
 from gedikit.version import __version__
 
 _BATCH = 60  # images, 20 examples: the paper's
+_LONG_SIZES = {100: 200, 1000: 50}  # sums of longer numbers, which the paper has not: examples and epochs
+_CARRIED = """
+nn(digit, [X], Y, [0,1,2,3,4,5,6,7,8,9]) :: digit(X, Y).
+sum([], [], C, [Z]) :- digit(Z, C).
+sum([A|As], [B|Bs], C, [Z|Zs]) :-
+    digit(A, X), digit(B, Y), S is X + Y + C, D is S mod 10, digit(Z, D), T is S // 10, sum(As, Bs, T, Zs).
+"""
 _CURVE_ROWS = 150
 _CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "reading")
 _SHOWN, _LOOKED_AT = 4, 300  # test examples
@@ -56,11 +63,55 @@ KINDS = {
 
 
 @dataclass(frozen=True)
+class Sums:
+    """a + b = c of images. Of one digit each, c too, as in the paper; of more with a carry, stated as a program."""
+
+    digits: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.digits <= 3:
+            raise UsageError(f"numbers of 1 to 3 digits can be added, not of {self.digits}")
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Numbers of examples, and for how many epochs each is trained on."""
+        return SIZES if self.digits == 1 else _LONG_SIZES
+
+    @property
+    def lengths(self) -> tuple[int, int, int]:
+        return (1, 1, 1) if self.digits == 1 else (self.digits, self.digits, self.digits + 1)
+
+    @property
+    def batch_size(self) -> int:
+        return _BATCH // sum(self.lengths) * sum(self.lengths)
+
+    @property
+    def names(self) -> list[list[str]]:
+        """Variables of a, b and c, the last digit of each first."""
+        return [[f"{name}{i}" for i in range(n)] for name, n in zip("abc", self.lengths, strict=True)]
+
+    def constraint(self) -> Constraint:
+        if self.digits == 1:
+            return Constraint(lambda a0, b0, c0: a0 + b0 == c0, domains=(10, 10, 10))
+        a, b, c = (f"[{', '.join(names)}]" for names in self.names)
+        return Constraint.from_program(_CARRIED, f"sum({a}, {b}, 0, {c})")
+
+    def examples(self, labels: NDArray[Any], n: int, seed: int) -> NDArray[np.int64]:
+        if self.digits == 1:
+            return addition_examples(labels, n, seed)
+        return long_addition_examples(labels, n, seed, self.digits)
+
+    def written(self, values: Mapping[str, Any]) -> str:
+        a, b, c = ("".join(str(values[name]) for name in reversed(names)) for names in self.names)
+        return f"{a} + {b} = {c}"
+
+
+@dataclass(frozen=True)
 class Explained:
     """A test example: its images, what they are, and what the network and the rule make of them."""
 
-    pixels: list[list[int]]
-    digits: list[int]
+    pixels: list[list[int]]  # a, b and c as they are written
+    truth: str
     log_probability: float
     worlds: list[str]
 
@@ -89,17 +140,16 @@ class AdditionFit:
     seed: int
     on_gpu: bool
     iterations: int = 0
+    sums: Sums = Sums()
 
     @property
     def settings(self) -> Settings:
         kind, shape = KINDS[self.kind], (28, 28, 1)
         recipe = image_recipe(shape, "mnist", on_gpu=self.on_gpu, printed=kind.printed)
-        asked: dict[str, Any] = {
-            "batch_size": _BATCH,
-            "negatives": min(recipe["negatives"], _BATCH),
-            "log_every": 20,
-        }
-        asked |= {"epochs": 0, "iterations": self.iterations} if self.iterations else {"epochs": SIZES[self.n]}
+        size = self.sums.batch_size
+        asked: dict[str, Any] = {"batch_size": size, "negatives": min(recipe["negatives"], size), "log_every": 20}
+        epochs = self.sums.sizes[self.n]
+        asked |= {"epochs": 0, "iterations": self.iterations} if self.iterations else {"epochs": epochs}
         if not kind.printed:
             asked["warmup"] = 100  # trainings are short
         return get_method(kind.method).settings(recipe, **asked)
@@ -123,9 +173,11 @@ class AdditionFit:
     def run(self, device: str, observer: Observer) -> list[AdditionResult]:
         """Train on images of the training set and measure on all of the test set, names as they are."""
         train = _mnist("train")
-        rows = addition_examples(np.asarray(train.y), self.n, self.seed)
+        rows = self.sums.examples(np.asarray(train.y), self.n, self.seed)
         method = get_method(KINDS[self.kind].method)
-        rules = Rules(addition(), np.arange(rows.size).reshape(rows.shape)) if method.needs_rules else None
+        rules = (
+            Rules(self.sums.constraint(), np.arange(rows.size).reshape(rows.shape)) if method.needs_rules else None
+        )
         history = History()
         try:
             fitted, history, _ = fit(
@@ -156,7 +208,7 @@ class AdditionFit:
             accuracy = float((labels == truth).mean())
             nmi = float(normalized_mutual_info_score(truth, labels))
             confusion = confusion_matrix(truth, labels, labels=range(10)).tolist()
-            explained = _explained(fitted, test.x, truth, self.seed)
+            explained = _explained(self.sums, fitted, test.x, truth, self.seed)
         thinned = history.rows[:: max(1, len(history.rows) // _CURVE_ROWS)]
         return AdditionResult(
             self.kind,
@@ -173,65 +225,70 @@ class AdditionFit:
         )
 
 
-def addition() -> Constraint:
-    return Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
-
-
 @lru_cache
 def _mnist(split: str) -> sources.Dataset:
     return sources.load("mnist", split=split)
 
 
-def _explained(fitted: FittedModel, x: NDArray[Any], truth: NDArray[Any], seed: int) -> list[Explained]:
+def _explained(sums: Sums, fitted: FittedModel, x: NDArray[Any], truth: NDArray[Any], seed: int) -> list[Explained]:
     """Of some hundred test examples those that satisfy the rule with the least probability."""
-    examples = addition_examples(truth, _LOOKED_AT, seed)
+    rule = sums.constraint()
+    names = [v.name for v in rule.variables]
+    examples = sums.examples(truth, _LOOKED_AT, seed)
     log_p = torch.from_numpy(np.log(fitted.posterior(x[examples.ravel()]).clip(1e-30))).unflatten(0, examples.shape)
-    rule = addition()
     doubtful = rule.log_probability(log_p.unbind(1)).argsort()[:_SHOWN].tolist()
+    as_written = [names.index(name) for number in sums.names for name in reversed(number)]
     shown = []
     for i in doubtful:
         found = rule.explain(list(log_p[i]), k=3)
-        worlds = [
-            f"{w.values['a']} + {w.values['b']} = {w.values['c']}   {w.probability:.3f}" for w in found.worlds
-        ]
-        pixels = x[examples[i]].tolist()
-        shown.append(Explained(pixels, truth[examples[i]].tolist(), found.log_probability, worlds))
+        shown.append(
+            Explained(
+                x[examples[i][as_written]].tolist(),
+                sums.written(dict(zip(names, truth[examples[i]].tolist(), strict=True))),
+                found.log_probability,
+                [f"{sums.written(w.values)}   {w.probability:.3f}" for w in found.worlds],
+            )
+        )
     return shown
 
 
-def reproduce(plan: Plan, console: Console, sizes: Sequence[int], *, printed: bool = False) -> Path:
+def reproduce(plan: Plan, console: Console, sizes: Sequence[int], sums: Sums, *, printed: bool = False) -> Path:
     """Fit every column for every size and seed, write the table and the figures; returns the page."""
-    unknown = [n for n in sizes if n not in SIZES]
+    chosen = sorted(sizes or sums.sizes)
+    unknown = [n for n in chosen if n not in sums.sizes]
     if unknown:
-        raise UsageError(f"there are {', '.join(map(str, SIZES))} examples in the paper's table, not {unknown[0]}")
+        raise UsageError(f"choose from {', '.join(map(str, sums.sizes))} examples, not {unknown[0]}")
     on_gpu = resolve_device(plan.device).type == "cuda"
     kinds = [name for name, kind in KINDS.items() if printed or not kind.printed]
     # the longest first, so that no process ends alone
     jobs = [
-        AdditionFit(kind, n, seed, on_gpu, plan.iterations)
-        for n in sorted(sizes, reverse=True)
+        AdditionFit(kind, n, seed, on_gpu, plan.iterations, sums)
+        for n in reversed(chosen)
         for kind in reversed(kinds)
         for seed in plan.chosen_seeds
     ]
     done = run_all(jobs, plan, console)
-    return write_page(
-        plan.out, "addition", "Digits from sums: a + b = c", sections(done, sorted(sizes), kinds, plan)
-    )
+    title = "Digits from sums: a + b = c" if sums.digits == 1 else f"Digits from sums of {sums.digits} digits"
+    return write_page(plan.out, "addition", title, sections(done, chosen, kinds, sums, plan))
 
 
 def sections(
-    done: Sequence[Done[AdditionResult]], sizes: Sequence[int], kinds: Sequence[str], plan: Plan
+    done: Sequence[Done[AdditionResult]], sizes: Sequence[int], kinds: Sequence[str], sums: Sums, plan: Plan
 ) -> list[Section]:
     results = [result for job in done for result in job.results]
     cells = {(kind, n): [r for r in results if (r.kind, r.n) == (kind, n)] for kind in kinds for n in sizes}
     seeds = plan.chosen_seeds
     note = (
-        "An example is three MNIST images, the third showing the sum of the first two; nothing else is said "
-        "about them. Accuracy counts a digit as right if the cluster of its name was chosen, without matching "
-        f"clusters to classes afterwards. Median ± standard deviation over {len(seeds)} seeds ({seeds[0]} to "
+        f"An example is {sum(sums.lengths)} MNIST images, the digits of two numbers and of their sum; nothing else "
+        "is said about them. Accuracy counts a digit as right if the cluster of its name was chosen, without "
+        f"matching clusters to classes afterwards. Median ± standard deviation over {len(seeds)} seeds ({seeds[0]} to "
         f"{seeds[-1]}), and the lowest, on the 10,000 test images."
     )
-    made = [Section("Accuracy and NMI (Table nesy_result)", note, _table(cells, sizes, kinds))]
+    made = [
+        Section(
+            "Accuracy and NMI (Table nesy_result)", note, _table(cells, sizes, kinds, in_paper=sums.digits == 1)
+        )
+    ]
     curves = {
         f"{KINDS[kind].title}, {n} examples": cells[kind, n][0].curve
         for n in sizes
@@ -270,14 +327,18 @@ def sections(
 
 
 def _table(
-    cells: Mapping[tuple[str, int], Sequence[AdditionResult]], sizes: Sequence[int], kinds: Sequence[str]
+    cells: Mapping[tuple[str, int], Sequence[AdditionResult]],
+    sizes: Sequence[int],
+    kinds: Sequence[str],
+    *,
+    in_paper: bool,
 ) -> Table:
     head = ["examples", "", "accuracy, paper", "accuracy", "lowest", "NMI, paper", "NMI", "lowest", "diverged"]
     rows = []
     for n in sizes:
         for name in kinds:
             kind, group = KINDS[name], cells[name, n]
-            paper = ADDITION[kind.in_paper, n]
+            paper = ADDITION[kind.in_paper, n] if in_paper else ("–", "–")
             accuracy, nmi = (
                 [v for r in group if (v := getattr(r, what)) is not None] for what in ("accuracy", "nmi")
             )

@@ -66,16 +66,16 @@ def confusions(matrices: Mapping[int, NDArray[np.int64]]) -> bytes:
 
 def explained(examples: "Sequence[Explained]") -> bytes:
     """Images of each example, what they are, and the sums that the network and the rule allow."""
-    figure = new_figure(6.4, 1.15 * len(examples))
-    axes = figure.subplots(len(examples), 4, squeeze=False, width_ratios=(1, 1, 1, 3.4))
+    n_images = len(examples[0].pixels)
+    figure = new_figure(1.05 * n_images + 3.4, 1.15 * len(examples))
+    axes = figure.subplots(len(examples), n_images + 1, squeeze=False, width_ratios=(*[1] * n_images, 3.4))
     for line, example in zip(axes, examples, strict=True):
         for ax, pixels in zip(line, example.pixels, strict=False):
             ax.imshow(255 - np.array(pixels, dtype=np.uint8).reshape(28, 28), cmap="gray", vmin=0, vmax=255)
             ax.set_axis_off()
-        a, b, c = example.digits
         line[-1].set_axis_off()
-        line[-1].text(0, 0.93, f"{a} + {b} = {c}", fontsize=9, color=INK, va="top", weight="bold")
+        line[-1].text(0, 0.93, example.truth, fontsize=9, color=INK, va="top", weight="bold")
         told = f"P(rule) = {np.exp(example.log_probability):.2g}"
-        line[-1].text(0.45, 0.93, told, fontsize=8, color=MUTED, va="top")
+        line[-1].text(0.5, 0.93, told, fontsize=8, color=MUTED, va="top")
         line[-1].text(0, 0.68, "\n".join(example.worlds), fontsize=8, color=INK, va="top", family="monospace")
     return png(figure)
