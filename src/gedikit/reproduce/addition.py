@@ -281,8 +281,8 @@ def sections(
     note = (
         f"An example is {sum(sums.lengths)} MNIST images, the digits of two numbers and of their sum; nothing else "
         "is said about them. Accuracy counts a digit as right if the cluster of its name was chosen, without "
-        f"matching clusters to classes afterwards. Median ± standard deviation over {len(seeds)} seeds ({seeds[0]} to "
-        f"{seeds[-1]}), and the lowest, on the 10,000 test images."
+        f"matching clusters to classes afterwards. Median ± standard deviation over {len(seeds)} seeds ({seeds[0]} "
+        f"to {seeds[-1]}), and the lowest, on the 10,000 test images."
     )
     made = [
         Section(

@@ -146,29 +146,30 @@ class _ByTuples:
 
 
 class _ByCircuit:
-    """The constraint's log-probability where p(cluster | value) stands for p(value), and its derivatives.
+    """The constraint's log-probability, given p(value | cluster) of every row, and its derivatives.
 
-    A circuit has one value of every variable in each of its products, so what stands for p(value) need not add up
-    to 1. The weights of all allowed tuples together are what it gives where everything is certain.
+    p(cluster | value) is brought to a sum of 1 over values, which is that of values all alike before any rule, and
+    what it is divided by comes back at the end: numbers near 1 lose fewer digits on their way through a circuit.
     """
 
     def __init__(self, constraint: Constraint, device: torch.device):
         self.body, self.n_variables = constraint._body, len(constraint.variables)
         n_inputs = sum(v.size for v in constraint.variables)
-        certain = torch.zeros(n_inputs, 1, dtype=torch.float64, device=device)
-        self.log_weight = self.body.log_joint(certain)
+        every = torch.zeros(n_inputs, 1, dtype=torch.float64, device=device)
+        self.log_weight = self.body.log_joint(every)  # of all allowed tuples together
         self.numbers = n_inputs + _numbers(self.body)
 
     def __call__(self, log_shows: Shows, patterns: Patterns) -> Answer:
         with torch.inference_mode(False), torch.enable_grad():
-            by_value = log_shows.transpose(0, 1).contiguous()
+            scale = log_shows.logsumexp(1)
+            by_value = (log_shows - scale[:, None]).transpose(0, 1).contiguous()
             columns = torch.cat([by_value.index_select(2, clusters) for clusters in patterns.T])
             inputs = columns.flatten(1).requires_grad_()
             log_joint = self.body.log_joint(inputs)
             (gradient,) = torch.autograd.grad(log_joint.sum(), inputs)
-        log_p = log_joint.detach() - self.log_weight.to(log_joint)
+        log_p = (log_joint.detach() - self.log_weight.to(log_joint)).reshape(columns.shape[1:])
         posterior = gradient.reshape(self.n_variables, -1, *columns.shape[1:]).permute(2, 0, 1, 3)
-        return log_p.reshape(columns.shape[1:]), posterior
+        return log_p + scale[:, patterns].sum(-1), posterior
 
 
 def _numbers(body: Table | Compiled) -> int:
