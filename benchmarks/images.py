@@ -19,7 +19,7 @@ from gedikit.data.official import data_root, is_there
 from gedikit.fitted import FittedModel
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run
-from gedikit.training.fit import resolve_device
+from gedikit.training.devices import resolve_device
 from gedikit.version import __version__
 
 OUTSIDE = {

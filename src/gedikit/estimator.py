@@ -25,7 +25,8 @@ from gedikit.recipes import image_recipe
 from gedikit.settings import Settings
 from gedikit.symbolic import Constraint
 from gedikit.training import Observer, fit
-from gedikit.training.fit import Checkpoint, resolve_device
+from gedikit.training.devices import resolve_device
+from gedikit.training.fit import Checkpoint
 from gedikit.training.loop import History
 from gedikit.training.rules import Rules
 

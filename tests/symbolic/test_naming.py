@@ -17,9 +17,8 @@ from gedikit.symbolic import Constraint, Naming, name_clusters, naming
 
 ADDITIONS = torch.tensor([(a, b, a + b) for a in range(10) for b in range(10 - a)])
 FEW = torch.tensor([[0, 1, 1], [2, 2, 4]])
-SUMS = torch.cartesian_prod(torch.arange(100), torch.arange(100))
-SUMS = torch.cat([SUMS, SUMS.sum(1, keepdim=True)], 1)
-SUMS = torch.stack([SUMS[:, i] // 10**d % 10 for i, n in ((0, 2), (1, 2), (2, 3)) for d in range(n)], 1)
+A, B = torch.cartesian_prod(torch.arange(100), torch.arange(100)).T
+SUMS = torch.stack([x // 10**i % 10 for x, n in ((A, 2), (B, 2), (A + B, 3)) for i in range(n)], 1)
 CPU = torch.device("cpu")
 RULES = (naming._ByTuples, naming._ByCircuit)
 PAGE = Path(__file__).parents[2] / "docs" / "symbolic.md"
@@ -273,7 +272,7 @@ def test_the_same_seed_finds_the_same_names():
     assert not torch.equal(a.shows, other.shows)
 
 
-@pytest.mark.parametrize("work", [1, 55 * 40 * 7])
+@pytest.mark.parametrize("work", [55 * 30, 55 * 40 * 7])
 def test_blocks_do_not_change_the_result(work, monkeypatch):
     _, clusters = seen(40, 15, 0.2, 0)
     whole = name_clusters(addition(), clusters, 15, starts=30)
@@ -285,9 +284,9 @@ def test_blocks_do_not_change_the_result(work, monkeypatch):
     assert max(sizes) == max(1, work // (55 * len(clusters.unique(dim=0))))
 
 
-@pytest.mark.parametrize(("starts", "patterns"), [(1, 1), (1, 7), (3, 40)])
+@pytest.mark.parametrize(("starts", "patterns"), [(1, 5), (3, 12)])
 def test_blocks_of_a_circuit_do_not_change_the_result(starts, patterns, monkeypatch):
-    _, clusters = seen(40, 15, 0.2, 0, SUMS)
+    _, clusters = seen(12, 15, 0.2, 0, SUMS)
     constraint = long_addition()
     whole = name_clusters(constraint, clusters, 15, starts=4)
     sizes = []
@@ -303,8 +302,9 @@ def test_blocks_of_a_circuit_do_not_change_the_result(starts, patterns, monkeypa
     assert max(sizes) == (starts, patterns)
 
 
-def test_the_best_after_a_few_steps_are_the_ones_that_go_on(monkeypatch):
-    _, clusters = seen(40, 10, 0.2, 0)
+@pytest.fixture
+def climbs(monkeypatch) -> list[tuple[Tensor, Tensor, naming._Model, int]]:
+    """Of every round: where starts were, where they went, by which examples and in how many steps."""
     calls = []
     climbed = naming._climbed
 
@@ -313,45 +313,40 @@ def test_the_best_after_a_few_steps_are_the_ones_that_go_on(monkeypatch):
         return calls[-1][1]
 
     monkeypatch.setattr(naming, "_climbed", recorded)
-    monkeypatch.setattr(naming, "FINALISTS", 3)
-    found = name_clusters(addition(), clusters, 10, starts=12)
-    (_, screened, examples, first), (kept, finished, _, second) = calls
-    assert (first, second) == (25, 55)
-    expected = naming._log_likelihoods(screened, examples).sort(descending=True).values[:3]
-    torch.testing.assert_close(naming._log_likelihoods(kept, examples), expected)
-    best, runner_up, _ = naming._log_likelihoods(finished, examples).sort(descending=True).values.tolist()
-    assert (found.log_likelihood, found.runner_up) == (best, runner_up)
+    return calls
 
 
-def test_a_circuit_gives_most_starts_up_by_part_of_the_examples(monkeypatch):
-    _, clusters = seen(30, 10, 0.2, 0)
-    clusters += torch.arange(30)[:, None] // 10 * 10  # which third of the examples: all patterns differ
-    calls = []
-    climbed = naming._climbed
-
-    def recorded(shows: Tensor, examples: naming._Model, smoothing: float, steps: int) -> Tensor:
-        calls.append((shows, climbed(shows, examples, smoothing, steps), examples, steps))
-        return calls[-1][1]
-
-    monkeypatch.setattr(naming, "_climbed", recorded)
-    for name, value in {"MAX_LISTED": 0, "FINALISTS": 6, "LAST_FINALISTS": 3, "PART": 12}.items():
-        monkeypatch.setattr(naming, name, value)
-    monkeypatch.setattr(naming, "ROWS_A_PROBABILITY", 0)
-    found = name_clusters(addition(), clusters, 30, starts=20)
-    assert [(len(shows), int(examples.counts.sum()), steps) for shows, _, examples, steps in calls] == [
-        (20, 12, 10),
-        (6, 12, 15),
-        (3, 30, 55),
-    ]
-    for (_, before, *_), (kept, _, examples, _) in itertools.pairwise(calls):
+def assert_best_went_on(climbs: list[tuple[Tensor, Tensor, naming._Model, int]], found: Naming) -> None:
+    for (_, before, *_), (kept, _, examples, _) in itertools.pairwise(climbs):
         expected = naming._log_likelihoods(before, examples).sort(descending=True).values[: len(kept)]
         torch.testing.assert_close(naming._log_likelihoods(kept, examples), expected)
-    best, runner_up, _ = naming._log_likelihoods(calls[-1][1], calls[-1][2]).sort(descending=True).values.tolist()
+    _, finished, examples, _ = climbs[-1]
+    best, runner_up, *_ = naming._log_likelihoods(finished, examples).sort(descending=True).values.tolist()
     assert (found.log_likelihood, found.runner_up) == (best, runner_up)
+
+
+def test_the_best_after_a_few_steps_are_the_ones_that_go_on(climbs, monkeypatch):
+    _, clusters = seen(40, 10, 0.2, 0)
+    monkeypatch.setattr(naming, "FINALISTS", 3)
+    found = name_clusters(addition(), clusters, 10, starts=12)
+    rounds = [(len(shows), int(examples.counts.sum()), steps) for shows, _, examples, steps in climbs]
+    assert rounds == [(12, 40, 25), (3, 40, 55)]
+    assert_best_went_on(climbs, found)
+
+
+def test_a_circuit_gives_most_starts_up_by_part_of_the_examples(climbs, monkeypatch):
+    _, clusters = seen(30, 10, 0.2, 0)
+    constants = {"MAX_LISTED": 0, "FINALISTS": 6, "LAST_FINALISTS": 3, "PART": 12, "ROWS_A_PROBABILITY": 0}
+    for name, value in constants.items():
+        monkeypatch.setattr(naming, name, value)
+    found = name_clusters(addition(), clusters, 10, starts=20)
+    rounds = [(len(shows), int(examples.counts.sum()), steps) for shows, _, examples, steps in climbs]
+    assert rounds == [(20, 12, 10), (6, 12, 15), (3, 30, 55)]
+    assert_best_went_on(climbs, found)
     assert found.log_posterior.shape == (30, 3, 10)
 
 
-@pytest.mark.parametrize(("n_unknown", "size"), [(10, 100), (150, 100), (180, 120), (1000, 150)])
+@pytest.mark.parametrize(("n_unknown", "size"), [(10, 100), (150, 100), (160, 107), (1000, 150)])
 def test_part_of_the_examples_has_two_rows_for_every_probability(n_unknown, size):
     clusters = torch.arange(450).reshape(150, 3)
     part = naming._part(clusters, n_unknown, torch.Generator().manual_seed(0))
@@ -379,11 +374,12 @@ def table(n: int, weight: float = 1.0) -> Constraint:
     return Constraint.from_table(pairs[:n], (40, 40), [weight] * n)
 
 
-def test_gradients_may_be_off():
-    clusters = torch.tensor([[0, 1, 1], [3, 2, 0], [2, 2, 2]])
-    found = [model(weighted(), clusters, 4, naming._ByCircuit).expected_rows(random_shows(3, 4).log())]
+def test_gradients_may_be_off(monkeypatch):
+    monkeypatch.setattr(naming, "MAX_LISTED", 0)
+    constraint, clusters = weighted(), torch.tensor([[0, 1, 1], [3, 2, 0], [2, 2, 2]])
+    found = [name_clusters(constraint, clusters, 4, starts=3).shows]
     with torch.inference_mode():
-        found += [model(weighted(), clusters, 4, naming._ByCircuit).expected_rows(random_shows(3, 4).log())]
+        found.append(name_clusters(constraint, clusters, 4, starts=3).shows)
     assert torch.equal(*found)
     assert not found[0].requires_grad
 

@@ -14,7 +14,8 @@ from gedikit.data.augment import PRESETS
 from gedikit.methods import get_method
 from gedikit.recipes import PRINTED_IMAGES
 from gedikit.settings import Settings
-from gedikit.training.fit import Prepared, cudnn_flags, prepare, tuned_convolutions
+from gedikit.training.devices import cudnn_flags, tuned_convolutions
+from gedikit.training.fit import Prepared, prepare
 from gedikit.training.state import TrainState
 
 _IMAGES = 2048

@@ -22,7 +22,9 @@ from gedikit.recipes import image_recipe
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.settings import parse_assignments
 from gedikit.training import Observer
-from gedikit.training.fit import check_prior, check_rows, fingerprint, resolve, resolve_device
+from gedikit.training.checks import check_prior, check_rows
+from gedikit.training.devices import resolve_device
+from gedikit.training.fit import fingerprint, resolve
 
 
 def demo(data: str, out: Path, seed: int) -> None:

@@ -11,7 +11,7 @@ from gedikit.data import sources
 from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel
 from gedikit.runs import Run, RunConfig
-from gedikit.training.fit import resolve_device
+from gedikit.training.devices import resolve_device
 
 console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 

@@ -26,7 +26,8 @@ from gedikit.reproduce.paper import ADDITION
 from gedikit.reproduce.running import Done, Plan, run_all
 from gedikit.settings import Settings
 from gedikit.symbolic import Constraint
-from gedikit.training.fit import fit, resolve_device
+from gedikit.training.devices import resolve_device
+from gedikit.training.fit import fit
 from gedikit.training.loop import History, Observer
 from gedikit.training.rules import Rules
 from gedikit.version import __version__

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gedikit.errors import Interrupted, UsageError
 from gedikit.storage import write_text
-from gedikit.training.fit import resolve_device
+from gedikit.training.devices import resolve_device
 from gedikit.training.loop import Observer
 from gedikit.training.state import TrainState
 

@@ -69,9 +69,9 @@ def name_clusters(
 ) -> Naming:
     """Find which value each row shows, given the cluster of every row: a line an example, a column a variable.
 
-    A tuple of values is as probable as the constraint's weights say, all alike without weights. `smoothing` is the
-    number of rows that every value is taken to have had before, spread evenly over all clusters: it keeps what was
-    not seen from being impossible.
+    A tuple of values is as probable as the constraint's weights, or facts and evidence, say; all alike without any.
+    `smoothing` is the number of rows that every value is taken to have had before, spread evenly over all clusters:
+    it keeps what was not seen from being impossible.
 
     >>> addition = Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
     >>> digits = torch.tensor([(a, b, a + b) for a in range(10) for b in range(10 - a)])
@@ -123,7 +123,8 @@ class _ByTuples:
         n_values, n_variables = constraint.variables[0].size, len(constraint.variables)
         every = torch.cartesian_prod(*[torch.arange(n_values)] * n_variables).reshape(-1, n_variables)
         known = one_hot(every, n_values).double().log().flatten(1)
-        log_weights = constraint._body.log_joint(known.mT.contiguous())
+        blocks = known.split(max(1, WORK // _numbers(constraint._body)))
+        log_weights = torch.cat([constraint._body.log_joint(block.mT.contiguous()) for block in blocks])
         allowed = log_weights > -torch.inf
         self.tuples: Int64[Tensor, "v t"] = every[allowed].T.contiguous().to(device)
         self.log_prior = torch.log_softmax(log_weights[allowed], 0)[:, None].to(device)
@@ -148,8 +149,8 @@ class _ByTuples:
 class _ByCircuit:
     """The constraint's log-probability, given p(value | cluster) of every row, and its derivatives.
 
-    p(cluster | value) is brought to a sum of 1 over values, which is that of values all alike before any rule, and
-    what it is divided by comes back at the end: numbers near 1 lose fewer digits on their way through a circuit.
+    p(value | cluster) is p(cluster | value) over its sum, and the sums come back at the end: what goes through the
+    circuit is near 1 and loses few digits. Derivatives with respect to log p(value) are p(value | rule).
     """
 
     def __init__(self, constraint: Constraint, device: torch.device):

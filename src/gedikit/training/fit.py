@@ -3,8 +3,6 @@
 import copy
 import hashlib
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +15,14 @@ from torch import Tensor, nn
 from gedikit import networks, objectives, sampling
 from gedikit.assignment import Assignment
 from gedikit.data.image_views import batches_per_epoch
-from gedikit.errors import DataError, UsageError
+from gedikit.errors import UsageError
 from gedikit.fitted import FittedModel, build_model, density_quantiles, precision
 from gedikit.methods import Method
 from gedikit.model import EnergyClassifier
 from gedikit.sampling import Box, ProposalBank, Proposals, ReplayBuffer
 from gedikit.settings import Settings
+from gedikit.training.checks import check_batch, check_prior, check_rows, check_rules
+from gedikit.training.devices import resolve_device, threads, tuned_convolutions
 from gedikit.training.health import HealthMonitor
 from gedikit.training.inputs import Inputs, look_at
 from gedikit.training.loop import History, Observer, train
@@ -260,36 +260,6 @@ def prepare(
     )
 
 
-@contextmanager
-def threads(n: int) -> Iterator[None]:
-    """Use n threads for a while: small products on many threads spend their time waiting for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def tuned_convolutions() -> Iterator[None]:
-    """Let cuDNN time its algorithms: an iteration's shapes are the same thousands of times."""
-    with cudnn_flags(benchmark=True):
-        yield
-
-
-@contextmanager
-def cudnn_flags(**flags: bool) -> Iterator[None]:
-    before = {name: getattr(torch.backends.cudnn, name) for name in flags}
-    for name, value in flags.items():
-        setattr(torch.backends.cudnn, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(torch.backends.cudnn, name, value)
-
-
 def _weights(method: Method, settings: Settings) -> dict[str, float | Tensor]:
     return {name: weight_of(name, settings) for name in (*method.terms, "energy_l2")}
 
@@ -310,62 +280,6 @@ def fingerprint(x: NDArray[Any]) -> str:
     else:
         digest.update(np.ascontiguousarray(x, dtype=np.float64).tobytes())
     return digest.hexdigest()[:16]
-
-
-def resolve_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        raise UsageError(f"device {name!r} is not available here; use 'auto' or 'cpu'") from None
-    return device
-
-
-def check_prior(prior: NDArray[Any] | None, n_clusters: int) -> NDArray[np.float64]:
-    if n_clusters < 1:
-        raise UsageError(f"n_clusters must be at least 1, not {n_clusters}")
-    if prior is None:
-        return np.full(n_clusters, 1 / n_clusters)
-    p = np.asarray(prior, dtype=np.float64)
-    if p.shape != (n_clusters,):
-        raise UsageError(f"prior must hold one probability for each of {n_clusters} clusters, not shape {p.shape}")
-    if not np.all(np.isfinite(p)) or np.any(p <= 0) or not np.isclose(p.sum(), 1, atol=1e-6):
-        raise UsageError(f"prior must be positive and sum to 1, not {p.tolist()}")
-    return np.asarray(p / p.sum())
-
-
-def check_rows(x: NDArray[Any], n_clusters: int) -> None:
-    """Refuse data that nothing can be learned from."""
-    if len(x) < 2:
-        raise DataError(f"n_samples={len(x)}: at least two rows are needed")
-    if len(x) < n_clusters:
-        raise DataError(f"n_samples={len(x)} should be >= n_clusters={n_clusters}")
-    if np.all(x == x[0]):
-        raise DataError("all rows are the same: there is nothing to learn from constant columns")
-
-
-def check_batch(method: Method, settings: Settings, n_rows: int) -> None:
-    """Refuse a batch of one for terms that compare rows with each other."""
-    size = min(settings.batch_size, n_rows)
-    alone = [name for name in method.terms if name in TERMS and TERMS[name].min_rows > size]
-    if alone:
-        raise UsageError(f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}")
-
-
-def check_rules(method: Method, settings: Settings, rules: Rules | None, n_rows: int, n_clusters: int) -> None:
-    if method.needs_rules and rules is None:
-        raise UsageError(f"{method.name!r} learns from rules: give a constraint and examples of it")
-    if rules is None:
-        return
-    if not method.needs_rules:
-        raise UsageError(f"{method.name!r} has no term for rules: use 'nesy' or 'gedi-nesy'")
-    rules.check(n_rows, n_clusters)
-    if settings.batch_size % rules.n_variables:
-        raise UsageError(
-            f"batch_size={settings.batch_size} must be a multiple of the {rules.n_variables} rows of an example"
-        )
 
 
 def resolve(settings: Settings, n_rows: int, n_features: int) -> Settings:

@@ -20,7 +20,8 @@ from gedikit.fitted import FittedModel
 from gedikit.methods import Method
 from gedikit.sampling import Box, ReplayBuffer
 from gedikit.settings import Settings
-from gedikit.training.fit import DTYPES, Prepared, fingerprint, prepare, threads
+from gedikit.training.devices import threads
+from gedikit.training.fit import DTYPES, Prepared, fingerprint, prepare
 from gedikit.training.health import HealthMonitor, Snapshot
 from gedikit.training.loop import History, Observer, train
 from gedikit.training.negatives import Chains, Source, StackedProposals, WeightedProposals
