@@ -5,9 +5,9 @@ import time
 
 import torch
 
+from gedikit.building import build_model
 from gedikit.data.toy import moons
 from gedikit.data.views import NoiseViews
-from gedikit.fitted import build_model
 from gedikit.methods import get_method
 from gedikit.sampling import Box, ReplayBuffer
 from gedikit.training.negatives import Chains

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from gedikit import objectives
 from gedikit.bench.measure import bench_settings, compare, cudnn_flags, forward_flop, prepared, timed
 from gedikit.bench.published import PlainClassifier, PublishedLoop
+from gedikit.building import build_model
 from gedikit.cli.app import app
 from gedikit.data.augment import PRESETS, Augmentation
 from gedikit.data.image_views import scaled
-from gedikit.fitted import build_model
 from gedikit.methods import get_method
 from gedikit.settings import Settings
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gedikit import GEDI
+from gedikit.building import build_model
 from gedikit.data.toy import moons
 from gedikit.errors import DivergenceError
-from gedikit.fitted import build_model
 from gedikit.methods import get_method
 from gedikit.training import Observer
 from gedikit.training.health import HealthMonitor

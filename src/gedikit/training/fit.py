@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from gedikit import networks, objectives, sampling
 from gedikit.assignment import Assignment
+from gedikit.building import build_model, precision
 from gedikit.data.image_views import batches_per_epoch
 from gedikit.errors import UsageError
-from gedikit.fitted import FittedModel, build_model, density_quantiles, precision
+from gedikit.fitted import FittedModel, density_quantiles
 from gedikit.methods import Method
 from gedikit.model import EnergyClassifier
 from gedikit.sampling import Box, ProposalBank, Proposals, ReplayBuffer
