@@ -6,6 +6,7 @@ import pytest
 from gedikit import GEDI
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic import Constraint
+from gedikit.training.rules import Rules
 
 SUM = Constraint(lambda a, b, c: a + b == c, domains=(3, 3, 3))
 ALLOWED = np.array([(a, b, a + b) for a in range(3) for b in range(3 - a)])
@@ -50,7 +51,6 @@ def test_the_rule_alone_is_satisfied_by_zero_for_everything():
 def test_rows_of_an_example_stay_together():
     from gedikit.methods import get_method
     from gedikit.training.fit import prepare
-    from gedikit.training.rules import Rules
 
     x, labels = blobs(300, 0)
     examples = sums(labels, 100, 0)
@@ -70,13 +70,27 @@ def test_rows_of_an_example_stay_together():
         ("nesy", [[0, 1]], {}, UsageError, "one number for each of a, b, c"),
         ("nesy", [[0, 1, 300]], {}, DataError, "rows from 0 to 299, not 300"),
         ("nesy", [[0, 1, 1]], {}, DataError, "the same row twice"),
-        ("nesy", [[0, 1, 2]], {"batch_size": 64}, UsageError, "multiple of the 3 rows"),
     ],
 )
 def test_wrong_rules_are_a_sentence(method, examples, options, error, words):
     x, _ = blobs(300, 0)
     with pytest.raises(error, match=words):
         GEDI(3, method=method, max_iter=2, options={**OPTIONS, **options}).fit_examples(x, SUM, examples)
+
+
+def test_batches_hold_whole_examples():
+    x, labels = blobs(300, 0)
+    model = GEDI(3, method="nesy", max_iter=3, options={**OPTIONS, "batch_size": 64})
+    model.fit_examples(x, SUM, sums(labels, 200, 0))
+    assert model.fitted_.settings.batch_size == 63
+    rules = Rules(SUM, sums(labels, 5, 0))
+    assert [rules.whole(size) for size in (1, 3, 400)] == [3, 3, 399]
+
+
+def test_values_that_never_occur_keep_a_trace_of_the_prior():
+    even = Constraint(lambda a, b: a == b and a != 2, domains=(3, 3))
+    prior = Rules(even, np.array([[0, 1]])).prior()
+    assert prior[2] < 1e-3 and prior[0] == prior[1] and prior.sum() == pytest.approx(1)
 
 
 def test_a_method_that_learns_from_rules_needs_some():

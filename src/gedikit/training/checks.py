@@ -43,15 +43,11 @@ def check_batch(method: Method, settings: Settings, n_rows: int) -> None:
         raise UsageError(f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}")
 
 
-def check_rules(method: Method, settings: Settings, rules: Rules | None, n_rows: int, n_clusters: int) -> None:
+def check_rules(method: Method, rules: Rules | None, n_rows: int, n_clusters: int) -> None:
     if method.needs_rules and rules is None:
         raise UsageError(f"{method.name!r} learns from rules: give a constraint and examples of it")
     if rules is None:
         return
     if not method.needs_rules:
-        raise UsageError(f"{method.name!r} has no term for rules: use 'nesy' or 'gedi-nesy'")
+        raise UsageError(f"{method.name!r} has no term for rules: use 'gedi-symbols', 'gedi-nesy' or 'nesy'")
     rules.check(n_rows, n_clusters)
-    if settings.batch_size % rules.n_variables:
-        raise UsageError(
-            f"batch_size={settings.batch_size} must be a multiple of the {rules.n_variables} rows of an example"
-        )

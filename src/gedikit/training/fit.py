@@ -214,9 +214,10 @@ def prepare(
     """Look at the data and build everything that does not change during training."""
     where = resolve_device(device)
     check_rows(x, n_clusters)
-    check_rules(method, settings, rules, len(x), n_clusters)
-    if prior is None and rules is not None:
-        prior = rules.constraint.implied_prior().shared.cpu().numpy()
+    check_rules(method, rules, len(x), n_clusters)
+    if rules is not None:
+        prior = rules.prior() if prior is None else prior
+        settings = settings.replace(batch_size=rules.whole(settings.batch_size))
     class_prior = check_prior(prior, n_clusters)
     asked, settings = settings, resolve(settings, len(x) if rules is None else rules.examples.size, x.shape[1])
     check_batch(method, settings, len(x))

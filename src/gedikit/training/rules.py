@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int64
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.errors import DataError, UsageError
@@ -21,6 +22,17 @@ class Rules:
     @property
     def n_variables(self) -> int:
         return len(self.constraint.variables)
+
+    def whole(self, batch_size: int) -> int:
+        """Rows of as many whole examples as fit, and of one at least."""
+        return max(1, batch_size // self.n_variables) * self.n_variables
+
+    def prior(self) -> NDArray[np.float64]:
+        """How often each value occurs in examples; a value that never does keeps a trace, as its logarithm must."""
+        p = self.constraint.implied_prior().shared.cpu().numpy().astype(np.float64)
+        p = np.maximum(p, 1e-3 / len(p))
+        kept: NDArray[np.float64] = p / p.sum()
+        return kept
 
     def check(self, n_rows: int, n_clusters: int) -> None:
         shape, variables = self.examples.shape, self.constraint.variables
