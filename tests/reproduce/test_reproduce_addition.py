@@ -15,6 +15,7 @@ from gedikit.reproduce import addition
 from gedikit.reproduce.addition import KINDS, AdditionFit, AdditionResult, Sums
 from gedikit.reproduce.paper import ADDITION
 from gedikit.reproduce.running import Done, Plan, run_all
+from gedikit.training import Observer
 
 EMPTY = AdditionResult("both", 100, 0, None, None, None, None, [], [], [], [])
 
@@ -75,7 +76,8 @@ def test_a_run_that_diverged_is_counted(tmp_path):
 def test_numbers_are_written_as_people_write_them():
     values = dict(zip(["a0", "a1", "b0", "b1", "c0", "c1", "c2"], [7, 4, 5, 9, 2, 4, 1], strict=True))
     assert Sums(2).written(values) == "47 + 95 = 142"
-    assert Sums(2).batch_size == 56 and Sums().batch_size == 60
+    assert Sums(2).batch_size(100, printed=False) == 56
+    assert Sums().batch_size(1000, printed=False) == 2 * Sums().batch_size(1000, printed=True) == 120
     with pytest.raises(UsageError, match="1 to 3 digits"):
         Sums(4)
 
@@ -98,3 +100,18 @@ def test_all_columns_from_start_to_page(tmp_path):
     for example in result.explained:
         a, b, c = map(int, re.findall(r"\d+", example.truth))
         assert a + b == c
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_digits_as_mnist")
+def test_longer_numbers_from_start_to_result():
+    pytest.importorskip("problog")
+    (result,) = AdditionFit("both", 100, 0, on_gpu=False, iterations=3, sums=Sums(2)).run("cpu", Observer())
+    assert result.failure is None and sum(map(sum, result.confusion)) == 1797
+    for example in result.explained:
+        assert len(example.pixels) == 7
+        a, b, c = map(int, re.findall(r"\d+", example.truth))
+        assert a + b == c
+        for world in example.worlds:
+            a, b, c = map(int, re.findall(r"\d+", world)[:3])
+            assert a + b == c

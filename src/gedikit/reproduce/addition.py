@@ -33,6 +33,7 @@ from gedikit.training.rules import Rules
 from gedikit.version import __version__
 
 _BATCH = 60  # images, 20 examples: the paper's
+_LARGER = {1000: 120, 10_000: 240}  # by default: fewer, better filled iterations where there are examples enough
 _LONG_SIZES = {100: 200, 1000: 50}  # sums of longer numbers, which the paper has not: examples and epochs
 _CARRIED = """
 nn(digit, [X], Y, [0,1,2,3,4,5,6,7,8,9]) :: digit(X, Y).
@@ -42,7 +43,7 @@ sum([A|As], [B|Bs], C, [Z|Zs]) :-
 """
 _CURVE_ROWS = 150
 _CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "reading")
-_SHOWN, _LOOKED_AT = 4, 300  # test examples
+_SHOWN, _LOOKED_AT = 4, 100  # test examples
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,10 @@ class Sums:
     def lengths(self) -> tuple[int, int, int]:
         return (1, 1, 1) if self.digits == 1 else (self.digits, self.digits, self.digits + 1)
 
-    @property
-    def batch_size(self) -> int:
-        return _BATCH // sum(self.lengths) * sum(self.lengths)
+    def batch_size(self, n: int, *, printed: bool) -> int:
+        """Images of whole examples."""
+        size = _BATCH if printed else _LARGER.get(n, _BATCH)
+        return size // sum(self.lengths) * sum(self.lengths)
 
     @property
     def names(self) -> list[list[str]]:
@@ -95,7 +97,8 @@ class Sums:
         if self.digits == 1:
             return Constraint(lambda a0, b0, c0: a0 + b0 == c0, domains=(10, 10, 10))
         a, b, c = (f"[{', '.join(names)}]" for names in self.names)
-        return Constraint.from_program(_CARRIED, f"sum({a}, {b}, 0, {c})")
+        stated = Constraint.from_program(_CARRIED, f"sum({a}, {b}, 0, {c})")
+        return stated.renamed({f"digit({name})": name for names in self.names for name in names})
 
     def examples(self, labels: NDArray[Any], n: int, seed: int) -> NDArray[np.int64]:
         if self.digits == 1:
@@ -147,7 +150,7 @@ class AdditionFit:
     def settings(self) -> Settings:
         kind, shape = KINDS[self.kind], (28, 28, 1)
         recipe = image_recipe(shape, "mnist", on_gpu=self.on_gpu, printed=kind.printed)
-        size = self.sums.batch_size
+        size = self.sums.batch_size(self.n, printed=kind.printed)
         asked: dict[str, Any] = {"batch_size": size, "negatives": min(recipe["negatives"], size), "log_every": 20}
         epochs = self.sums.sizes[self.n]
         asked |= {"epochs": 0, "iterations": self.iterations} if self.iterations else {"epochs": epochs}
