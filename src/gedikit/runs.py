@@ -167,6 +167,10 @@ class Run:
             history.add(row)
         return history
 
+    def evaluations(self) -> list[dict[str, float]]:
+        """Looks at labelled rows during the training, if there were any."""
+        return list(_json_lines(self.evaluations_path))
+
     def append(self, path: Path, line: str) -> None:
         try:
             with path.open("a", encoding="utf-8") as file:

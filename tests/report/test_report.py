@@ -179,3 +179,10 @@ def test_plots_show_a_bounded_number_of_distinct_rows():
     rows = plotted_rows(20_000)
     assert len(np.unique(rows)) == 5000 and rows.max() < 20_000
     np.testing.assert_array_equal(plotted_rows(7), np.arange(7))
+
+
+def test_looks_at_labelled_rows_are_curves_of_their_own(moons):
+    assert "on the test set" not in render(moons)
+    looks = ({"iteration": 10, "nmi": 0.2, "acc": 0.5}, {"iteration": 20, "nmi": 0.4})
+    page = render(dataclasses.replace(moons, evaluations=looks))
+    assert "NMI on the test set" in page and "Accuracy on the test set" in page

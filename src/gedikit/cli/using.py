@@ -148,6 +148,7 @@ def write_report(run: Run, config: RunConfig, fitted: FittedModel, dataset: sour
             columns=dataset.columns or None,
             names=dataset.names,
             skipped=dataset.skipped,
+            evaluations=tuple(run.evaluations()),
         )
     )
     write_text(run.report_path, page)

@@ -24,6 +24,7 @@ class ReportData:
     columns: tuple[str, ...] | None
     names: tuple[str, ...] = ()  # of the rows
     skipped: tuple[tuple[str, str], ...] = ()  # files that could not be read, and why
+    evaluations: tuple[dict[str, float], ...] = ()  # looks at labelled rows during the training
 
     @property
     def column_names(self) -> tuple[str, ...]:

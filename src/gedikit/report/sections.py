@@ -31,6 +31,8 @@ _CURVES = {
     "acceptance": ("Acceptance", "Share of the sampler's moves that were accepted; 0.57 suits MALA best."),
 }
 
+_LOOKS = {"nmi": "NMI", "acc": "Accuracy"}
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -54,6 +56,10 @@ def curves(data: ReportData) -> list[Picture]:
             caption = "Minus the energy gap: it should end near 0 and need not fall on the way."
         panel = plots.loss_panel(data.history, name, data.optima.get(name))
         made.append(Picture(title, png_uri(panel), caption))
+    for name, what in _LOOKS.items():
+        if any(name in row for row in data.evaluations):
+            panel = plots.loss_panel(data.evaluations, name, None)
+            made.append(Picture(f"{what} on the test set", png_uri(panel), "Watched, not trained on."))
     return made
 
 
