@@ -8,26 +8,15 @@ import klay
 import torch
 from torch import Tensor
 
+from gedikit.reproduce.sums import CARRIED, Sums
 from gedikit.symbolic import Constraint, best_relabelling
 from gedikit.symbolic.budget import Budget
 from gedikit.symbolic.compiler import diagrams
 from gedikit.symbolic.program import grounded
 
 BATCH, ROUNDS = 256, 25
-PROGRAM = """
-nn(digit, [X], Y, [0,1,2,3,4,5,6,7,8,9]) :: digit(X, Y).
-add([], [], C, [Z]) :- digit(Z, C).
-add([A|As], [B|Bs], C, [Z|Zs]) :-
-    digit(A, X), digit(B, Y), S is X + Y + C, D is S mod 10, digit(Z, D), T is S // 10, add(As, Bs, T, Zs).
-"""
 
 Evaluate = Callable[[Sequence[Tensor]], Tensor]
-
-
-def query(n: int) -> str:
-    """Numbers of n digits, the last digit first."""
-    a, b, c = (f"[{','.join(f'{s}{i}' for i in range(m))}]" for s, m in (("a", n), ("b", n), ("c", n + 1)))
-    return f"add({a}, {b}, 0, {c})"
 
 
 def sums(n: int) -> list[tuple[int, ...]]:
@@ -50,7 +39,7 @@ def enumeration(n: int) -> Evaluate:
 
 def klay_of(n: int) -> Evaluate:
     """The diagram of the program, evaluated by klaycircuits."""
-    ground = grounded(PROGRAM, query(n), Budget(60, 10**7))
+    ground = grounded(CARRIED, Sums(n).query, Budget(60, 10**7))
     groups, (node,) = diagrams([ground.holds], Budget(60, 10**7))
     circuit = klay.Circuit()
     circuit.add_sdd(node)
@@ -107,7 +96,7 @@ def single_digit() -> tuple[Evaluate, object]:
 
 
 def program(n: int) -> tuple[Evaluate, object]:
-    constraint = Constraint.from_program(PROGRAM, query(n))
+    constraint = Constraint.from_program(CARRIED, Sums(n).query)
     return constraint.log_probability, constraint._body.circuit.n_products
 
 

@@ -21,7 +21,6 @@ from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.errors import DataError
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
-from gedikit.recipes import image_recipe
 from gedikit.settings import Settings
 from gedikit.symbolic import Constraint
 from gedikit.training import Observer, fit
@@ -125,18 +124,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         options = dict(self.options or {})
         shape = tuple(options.get("image_shape") or image_shape or self.image_shape or ())
         forced = self.encoder is not None or options.get("network") == "resnet8"
-        recipe: dict[str, Any] = {}
-        if "network" not in options or forced:
-            on_gpu = resolve_device(self.device).type == "cuda"
-            printed = get_method(self.method).printed is not None
-            recipe = image_recipe(shape, "", on_gpu=on_gpu, forced=forced, printed=printed)
+        if "network" in options and not forced:
+            shape = ()
         direct = {
             "iterations": self.max_iter,
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
         }
         given = {name: value for name, value in direct.items() if value is not None}
-        return get_method(self.method).settings(recipe, **{**options, **given})
+        on_gpu = resolve_device(self.device).type == "cuda"
+        changes = {**options, **given}
+        return get_method(self.method).settings_for(shape, "", on_gpu=on_gpu, forced=forced, **changes)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Train on the rows of X; y is ignored."""

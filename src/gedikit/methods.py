@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gedikit.errors import UsageError
+from gedikit.recipes import image_recipe
 from gedikit.settings import Settings
 
 CONTRASTIVE, NEGATIVE_FREE, CLUSTER_BASED = "contrastive", "negative-free", "cluster-based"
@@ -85,6 +86,14 @@ class Method:
         """The defaults, as a recipe for the kind of data, then this method and then the caller changes them."""
         base = Settings().replace(**(recipe or self.printed or {}))
         return base.replace(**self.changes).replace(**changes)
+
+    def settings_for(
+        self, shape: tuple[int, ...], source: str, /, *, on_gpu: bool, forced: bool = False, **changes: Any
+    ) -> Settings:
+        """The same for rows of a source that may be images; `forced` takes the smallest for images too."""
+        printed = self.printed is not None
+        recipe = image_recipe(shape, source, on_gpu=on_gpu, forced=forced, printed=printed)
+        return self.settings(recipe, **changes)
 
     def terms_at(self, progress: float) -> tuple[str, ...]:
         return next(stage.terms for stage in self.stages if progress < stage.until or stage.until == 1)

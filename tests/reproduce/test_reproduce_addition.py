@@ -12,9 +12,10 @@ from sklearn.datasets import load_digits
 from gedikit.data.addition import SIZES
 from gedikit.errors import UsageError
 from gedikit.reproduce import addition
-from gedikit.reproduce.addition import KINDS, AdditionFit, AdditionResult, Sums
+from gedikit.reproduce.addition import KINDS, AdditionFit, AdditionResult
 from gedikit.reproduce.paper import ADDITION
 from gedikit.reproduce.running import Done, Plan, run_all
+from gedikit.reproduce.sums import Sums
 from gedikit.training import Observer
 
 EMPTY = AdditionResult("both", 100, 0, None, None, None, None, [], [], [], [])

@@ -280,9 +280,10 @@ def reproduce_addition(
 
     from gedikit.reproduce import addition
     from gedikit.reproduce.running import Plan
+    from gedikit.reproduce.sums import Sums
 
     plan = Plan(out, seeds, first_seed, iters, device, workers)
-    sums = addition.Sums(digits)
+    sums = Sums(digits)
     typer.echo(addition.reproduce(plan, Console(stderr=True), examples or [], sums, printed=printed))
 
 

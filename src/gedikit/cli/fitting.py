@@ -18,7 +18,6 @@ from gedikit.estimator import GEDI
 from gedikit.evaluation import clustering_figures
 from gedikit.methods import get_method
 from gedikit.progress import ProgressLine
-from gedikit.recipes import image_recipe
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.settings import parse_assignments
 from gedikit.training import Observer
@@ -116,14 +115,8 @@ def _new(
     dataset = read_data(data, seed, image_size=image_size)
     check_rows(dataset.x, n_clusters)
     asked = wanted.image_shape or dataset.image_shape or ()
-    recipe = image_recipe(
-        asked,
-        data,
-        on_gpu=on_gpu,
-        forced=wanted.network == "resnet8",
-        printed=get_method(method).printed is not None,
-    )
-    settings = get_method(method).settings(recipe, **changes)
+    forced = wanted.network == "resnet8"
+    settings = get_method(method).settings_for(asked, data, on_gpu=on_gpu, forced=forced, **changes)
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
     config = RunConfig(

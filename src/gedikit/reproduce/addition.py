@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from rich.console import Console
 from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
 
 from gedikit.data import sources
-from gedikit.data.addition import SIZES, addition_examples, long_addition_examples
 from gedikit.errors import DivergenceError, UsageError
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
@@ -24,23 +23,14 @@ from gedikit.reproduce import addition_figures as figures
 from gedikit.reproduce.page import Section, Table, write_page
 from gedikit.reproduce.paper import ADDITION
 from gedikit.reproduce.running import Done, Plan, run_all
+from gedikit.reproduce.sums import Sums
 from gedikit.settings import Settings
-from gedikit.symbolic import Constraint
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fit
 from gedikit.training.loop import History, Observer
 from gedikit.training.rules import Rules
 from gedikit.version import __version__
 
-_BATCH = 60  # images, 20 examples: the paper's
-_LARGER = {1000: 120, 10_000: 240}  # by default: fewer, better filled iterations where there are examples enough
-_LONG_SIZES = {100: 200, 1000: 50}  # sums of longer numbers, which the paper has not: examples and epochs
-_CARRIED = """
-nn(digit, [X], Y, [0,1,2,3,4,5,6,7,8,9]) :: digit(X, Y).
-sum([], [], C, [Z]) :- digit(Z, C).
-sum([A|As], [B|Bs], C, [Z|Zs]) :-
-    digit(A, X), digit(B, Y), S is X + Y + C, D is S mod 10, digit(Z, D), T is S // 10, sum(As, Bs, T, Zs).
-"""
 _CURVE_ROWS = 150
 _CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "reading")
 _SHOWN, _LOOKED_AT = 4, 100  # test examples
@@ -62,52 +52,6 @@ KINDS = {
     "printed": Kind("GEDI & NeSy as printed", "gedi-nesy", printed=True, in_paper="gedi-nesy"),
     "both": Kind("GEDI & NeSy", "gedi-symbols", in_paper="gedi-nesy"),
 }
-
-
-@dataclass(frozen=True)
-class Sums:
-    """a + b = c of images. Of one digit each, c too, as in the paper; of more with a carry, stated as a program."""
-
-    digits: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.digits <= 3:
-            raise UsageError(f"numbers of 1 to 3 digits can be added, not of {self.digits}")
-
-    @property
-    def sizes(self) -> dict[int, int]:
-        """Numbers of examples, and for how many epochs each is trained on."""
-        return SIZES if self.digits == 1 else _LONG_SIZES
-
-    @property
-    def lengths(self) -> tuple[int, int, int]:
-        return (1, 1, 1) if self.digits == 1 else (self.digits, self.digits, self.digits + 1)
-
-    def batch_size(self, n: int, *, printed: bool) -> int:
-        """Images of whole examples."""
-        size = _BATCH if printed else _LARGER.get(n, _BATCH)
-        return size // sum(self.lengths) * sum(self.lengths)
-
-    @property
-    def names(self) -> list[list[str]]:
-        """Variables of a, b and c, the last digit of each first."""
-        return [[f"{name}{i}" for i in range(n)] for name, n in zip("abc", self.lengths, strict=True)]
-
-    def constraint(self) -> Constraint:
-        if self.digits == 1:
-            return Constraint(lambda a0, b0, c0: a0 + b0 == c0, domains=(10, 10, 10))
-        a, b, c = (f"[{', '.join(names)}]" for names in self.names)
-        stated = Constraint.from_program(_CARRIED, f"sum({a}, {b}, 0, {c})")
-        return stated.renamed({f"digit({name})": name for names in self.names for name in names})
-
-    def examples(self, labels: NDArray[Any], n: int, seed: int) -> NDArray[np.int64]:
-        if self.digits == 1:
-            return addition_examples(labels, n, seed)
-        return long_addition_examples(labels, n, seed, self.digits)
-
-    def written(self, values: Mapping[str, Any]) -> str:
-        a, b, c = ("".join(str(values[name]) for name in reversed(names)) for names in self.names)
-        return f"{a} + {b} = {c}"
 
 
 @dataclass(frozen=True)
@@ -144,7 +88,7 @@ class AdditionFit:
     seed: int
     on_gpu: bool
     iterations: int = 0
-    sums: Sums = Sums()
+    sums: Sums = field(default_factory=Sums)
 
     @property
     def settings(self) -> Settings:
