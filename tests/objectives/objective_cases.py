@@ -106,6 +106,11 @@ CASES = {
     ),
     "entropy_of_mean": Case(o.entropy_of_mean, (EMBEDDING,), lambda a: (log_p(a),)),
     "constraint_loss": Case(o.constraint_loss, (EMBEDDING,), lambda a: (log_p(a)[..., 0],)),
+    "reading_loss": Case(
+        o.reading_loss,
+        (EMBEDDING, Input((ROWS, DIMS), -2, "constant")),
+        lambda a, b: (log_p(a), torch.softmax(b, -1)),
+    ),
     "constraint_loss weighted": Case(
         o.constraint_loss,
         (EMBEDDING, Input((ROWS,), -1, "constant")),

@@ -11,6 +11,7 @@ from gedikit.objectives import (
     constraint_loss_optimum,
     entropy_of_mean,
     entropy_of_mean_optimum,
+    reading_loss,
 )
 
 
@@ -56,3 +57,12 @@ def test_classes_that_are_never_used_leave_values_and_gradients_finite():
     value.backward()
     assert value.item() == 0.0
     assert torch.isfinite(log_p.grad).all()
+
+
+def test_reading_is_a_cross_entropy_over_the_rows_that_were_read():
+    log_p = torch.log_softmax(torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)), -1)
+    reading = torch.zeros(2, 4, 3)
+    reading[:, 1], reading[:, 3] = torch.tensor([1.0, 0, 0]), torch.tensor([0, 0.5, 0.5])
+    expected = -(log_p[:, 1, 0] + 0.5 * log_p[:, 3, 1] + 0.5 * log_p[:, 3, 2]) / 2
+    torch.testing.assert_close(reading_loss(log_p, reading), expected)
+    assert (reading_loss(log_p, torch.zeros_like(reading)) == 0).all()

@@ -98,6 +98,13 @@ def test_a_method_that_learns_from_rules_needs_some():
         GEDI(3, method="gedi-symbols", max_iter=2).fit(blobs(50, 0)[0])
 
 
+def test_variables_with_other_values_are_refused():
+    x, _ = blobs(30, 0)
+    mixed = Constraint(lambda a, b: a != b, domains=(["x", "y", "z"], ["u", "v", "w"]))
+    with pytest.raises(UsageError, match="different values"):
+        GEDI(3, method="nesy", max_iter=1).fit_examples(x, mixed, [[0, 1]])
+
+
 def test_clusters_and_values_must_be_as_many():
     with pytest.raises(UsageError, match="a has 3 values and the model 4 clusters"):
         GEDI(4, method="nesy", max_iter=2, options=OPTIONS).fit_examples(blobs(50, 0)[0], SUM, [[0, 1, 2]])

@@ -204,7 +204,7 @@ reproductions = typer.Typer(no_args_is_help=True, help="Run the paper's experime
 app.add_typer(reproductions, name="reproduce")
 Seeds = Annotated[int, typer.Option(help="Runs of every method.")]
 FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
-Workers = Annotated[int | None, typer.Option(help="Processes on a CPU; one for each core if not given.")]
+Workers = Annotated[int | None, typer.Option(help="Processes; one for each core, and one on a GPU, if not given.")]
 Iterations = Annotated[int, typer.Option(help="Training iterations; 0 takes each recipe's own.")]
 
 
@@ -269,9 +269,7 @@ def reproduce_addition(
     seeds: Seeds = 5,
     first_seed: FirstSeed = 300,
     iters: Iterations = 0,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; one for each core, and one on a GPU, if not given.")
-    ] = None,
+    workers: Workers = None,
     device: Device = "auto",
     printed: Annotated[bool, typer.Option("--printed", help="The paper's recipe to the letter too.")] = False,
 ) -> None:

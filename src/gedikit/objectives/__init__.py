@@ -10,6 +10,7 @@ from gedikit.objectives.constraint_based import (
     constraint_loss_optimum,
     entropy_of_mean,
     entropy_of_mean_optimum,
+    reading_loss,
 )
 from gedikit.objectives.contrastive import (
     cpc,
@@ -87,6 +88,7 @@ __all__ = [
     "prior_optimum",
     "protocpc",
     "protocpc_optimum",
+    "reading_loss",
     "running_covariance",
     "sela",
     "simclr",

@@ -31,6 +31,13 @@ def constraint_loss(
     return -total / batch.over_processes(weights.sum(-1))
 
 
+@full_precision
+def reading_loss(log_p: Float[Tensor, "*m n c"], reading: Float[Tensor, "*m n c"]) -> Float[Tensor, "*m"]:
+    """Mean cross-entropy to what is thought of some rows beforehand; others have zeros there and are left out."""
+    total = batch.over_processes((reading * log_p).sum((-2, -1)))
+    return -total / batch.over_processes(reading.sum((-2, -1))).clamp(min=1)
+
+
 def constraint_loss_optimum() -> float:
     """0: every example satisfies the constraint, with certainty."""
     return 0.0

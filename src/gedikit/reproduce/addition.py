@@ -202,7 +202,7 @@ def _explained(sums: Sums, fitted: FittedModel, x: NDArray[Any], truth: NDArray[
 
 def reproduce(plan: Plan, console: Console, sizes: Sequence[int], sums: Sums, *, printed: bool = False) -> Path:
     """Fit every column for every size and seed, write the table and the figures; returns the page."""
-    chosen = sorted(sizes or sums.sizes)
+    chosen = sorted(set(sizes or sums.sizes))
     unknown = [n for n in chosen if n not in sums.sizes]
     if unknown:
         raise UsageError(f"choose from {', '.join(map(str, sums.sizes))} examples, not {unknown[0]}")
@@ -252,12 +252,13 @@ def sections(
             name="inv_nesy",
         )
     )
-    full = {n: cells["both", n][0] for n in sizes if cells["both", n] and cells["both", n][0].confusion}
+    trained = {n: [r for r in cells["both", n] if r.confusion] for n in sizes}
+    full = {n: group[0] for n, group in trained.items() if group}
     if full:
         made.append(
             Section(
                 "Which digits are taken for which",
-                f"{KINDS['both'].title}, test images of seed {seeds[0]}; rows are the true digits.",
+                f"{KINDS['both'].title}, test images, first seed that did not diverge; rows are the true digits.",
                 picture=figures.confusions({n: np.array(r.confusion) for n, r in full.items()}),
                 name="confusion",
             )

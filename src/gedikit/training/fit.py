@@ -128,6 +128,7 @@ class Prepared:
 
     def weighted(self, settings: Settings) -> "Prepared":
         """The same fit with other weights of the terms."""
+        assert self.step.rules is None  # models side by side learn from no rules
         resolved = resolve(settings, *self.x.shape)
         step = replace(self.step, settings=resolved, weights=_weights(self.method, resolved))
         return replace(self, asked=settings, settings=resolved, step=step)

@@ -28,13 +28,15 @@ def out_of_memory(ready: "Prepared") -> UsageError:
 def batch_that_fits(ready: "Prepared") -> int | None:
     """From the peaks of two small iterations: what one more row costs."""
     try:
-        peaks = [_peak(ready, size) for size in _TRIALS]
+        rules = ready.step.rules
+        sizes = _TRIALS if rules is None else tuple(rules.n_variables * size for size in _TRIALS)
+        peaks = [_peak(ready, size) for size in sizes]
     except torch.OutOfMemoryError:
         return None
-    each = (peaks[1] - peaks[0]) / (_TRIALS[1] - _TRIALS[0])
+    each = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(ready.device)
-    room = _RESERVE * (free + torch.cuda.memory_allocated(ready.device)) - (peaks[0] - each * _TRIALS[0])
+    room = _RESERVE * (free + torch.cuda.memory_allocated(ready.device)) - (peaks[0] - each * sizes[0])
     # an iteration that runs and the graph that is captured from it are in memory at the same time
     return max(1, int(room / max(each, 1) / 2))
 

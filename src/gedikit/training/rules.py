@@ -46,6 +46,11 @@ class Rules:
         ordered = np.sort(self.examples, axis=1)
         if (ordered[:, 1:] == ordered[:, :-1]).any():
             raise DataError("an example names the same row twice: rows of one example must differ")
+        if len({v.values for v in variables}) > 1:
+            raise UsageError(
+                f"{self.constraint.name} has variables with different values, and one network labels the rows of "
+                "all of them: state it with the same values for each"
+            )
         for variable in variables:
             if variable.size != n_clusters:
                 raise UsageError(

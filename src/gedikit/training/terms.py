@@ -95,8 +95,7 @@ def _reading(look: Look) -> Tensor:
     assert look.rules is not None and look.rules.reading is not None
     wanted = look.rules.reading[look.rows]
     views = [look.out.log_p, look.out.view_log_p] if look.settings.symmetric == "on" else [look.out.log_p]
-    known = wanted.sum().clamp(min=1)
-    return torch.stack([-(wanted * log_p).sum() / known for log_p in views]).mean()
+    return torch.stack([objectives.reading_loss(log_p, wanted) for log_p in views]).mean(0)
 
 
 def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -> None:
