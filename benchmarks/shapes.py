@@ -57,8 +57,10 @@ def one(task: tuple[str, str, int]) -> dict[str, object]:
 
 
 def table(rows: list[dict[str, object]]) -> str:
-    columns = ("shape", "place", "seeds", "NMI mean (min)", "log-likelihood", "best KDE", "difference mean (min)")
-    columns += ("energy distance, ours / KDE = ratio", "s a fit")
+    columns = [
+        *("shape", "place", "seeds", "NMI mean (min)", "log-likelihood", "best KDE", "difference mean (min)"),
+        *("energy distance, ours / KDE = ratio", "s a fit"),
+    ]
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     for shape, place in dict.fromkeys((r["shape"], r["place"]) for r in rows):
         group = [r for r in rows if (r["shape"], r["place"]) == (shape, place)]

@@ -33,7 +33,7 @@ def main() -> None:
     buffer = ReplayBuffer(box.uniform(settings.buffer, generator))
     state = TrainState.new(network, buffer, torch.tensor(1.0), generator, settings)
     views, chains = NoiseViews(data, settings.noise), Chains(settings, box, box.uniform)
-    weights = {name: weight_of(name, settings) for name in method.terms}
+    weights: dict[str, float | torch.Tensor] = {name: weight_of(name, settings) for name in method.terms}
     step = TrainStep(settings, method, views, chains, torch.full((2,), 0.5).log(), weights)
 
     def ours() -> None:
