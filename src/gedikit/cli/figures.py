@@ -116,7 +116,9 @@ def fid_figures(
     if images is None:
         images, _ = fitted.sample(n, steps=steps, start="noise", seed=seed)
     made = _pictures(as_pixels(images), train.image_shape)
-    by = f"{steps} Langevin steps from uniform noise, seed {seed}"
+    of_data = fitted.settings.buffer_start == "gaussian"
+    noise = "Gaussian noise with the data's mean and covariance" if of_data else "uniform noise"
+    by = f"{steps} Langevin steps from {noise}, seed {seed}"
     return [fid_figure(made, reference, extractor, samples_by=by)]
 
 

@@ -1,7 +1,5 @@
 """Table nesy_result with the figures around it: what digits mean, from examples of a + b = c alone."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -22,16 +20,14 @@ from gedikit.recipes import image_recipe
 from gedikit.reproduce import addition_figures as figures
 from gedikit.reproduce.page import Section, Table, write_page
 from gedikit.reproduce.paper import ADDITION
-from gedikit.reproduce.running import Done, Plan, run_all
+from gedikit.reproduce.running import Done, Plan, curve, key_of, run_all
 from gedikit.reproduce.sums import Sums
 from gedikit.settings import Settings
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fit
 from gedikit.training.loop import History, Observer
 from gedikit.training.rules import Rules
-from gedikit.version import __version__
 
-_CURVE_ROWS = 150
 _CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "reading")
 _SHOWN, _LOOKED_AT = 4, 100  # test examples
 
@@ -104,8 +100,7 @@ class AdditionFit:
 
     @property
     def key(self) -> str:
-        content = json.dumps([asdict(self), self.settings.as_dict(), __version__], sort_keys=True)
-        return f"{self.kind}-{self.n}-{self.seed}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+        return key_of(f"{self.kind}-{self.n}-{self.seed}", asdict(self), self.settings.as_dict())
 
     @property
     def title(self) -> str:
@@ -157,7 +152,6 @@ class AdditionFit:
             nmi = float(normalized_mutual_info_score(truth, labels))
             confusion = confusion_matrix(truth, labels, labels=range(10)).tolist()
             explained = _explained(self.sums, fitted, test.x, truth, self.seed)
-        thinned = history.rows[:: max(1, len(history.rows) // _CURVE_ROWS)]
         return AdditionResult(
             self.kind,
             self.n,
@@ -168,7 +162,7 @@ class AdditionFit:
             failed_at,
             [] if fitted is None else fitted.info["events"],
             confusion,
-            [{name: row[name] for name in _CURVES if name in row} for row in thinned],
+            curve(history.rows, _CURVES),
             explained,
         )
 

@@ -1,7 +1,5 @@
 """Groups of fits on points in the plane that are trained as one stack."""
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,14 +10,13 @@ from gedikit.evaluation import clustering_figures, grid_log_normaliser
 from gedikit.fitted import FittedModel
 from gedikit.methods import get_method
 from gedikit.report.findings import on_grid
+from gedikit.reproduce.running import curve, key_of
 from gedikit.training.loop import Observer
 from gedikit.training.many import Outcome, Task, fit_many
-from gedikit.version import __version__
 
 N_TRAIN = N_TEST = 1000
 _CELLS = 200  # a side, for the exact normaliser
 _PICTURE = 100  # grid lines a side
-_CURVE_ROWS = 150
 _SAMPLES = 300
 _CURVES = ("iteration", "invariance", "prior", "watched_invariance", "watched_prior")
 
@@ -46,8 +43,7 @@ class Group:
     def key(self) -> str:
         """Names the group and everything its result depends on."""
         settings = get_method(self.method).settings().as_dict()
-        content = json.dumps([asdict(self), settings, __version__], sort_keys=True)
-        return f"{self.method}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+        return key_of(self.method, asdict(self), settings)
 
     @property
     def title(self) -> str:
@@ -126,8 +122,6 @@ def _measured(group: Group, member: Member, outcome: Outcome) -> Result:
         likelihood = _log_likelihood(fitted, x)
         if member.seed == group.pictured:
             picture = _picture(fitted, x, y)
-    thinned = rows[:: max(1, len(rows) // _CURVE_ROWS)] if member.seed == group.pictured else []
-    curve = [{name: row[name] for name in row if name in _CURVES} for row in thinned]
     return Result(
         group.method,
         member.shape,
@@ -139,7 +133,7 @@ def _measured(group: Group, member: Member, outcome: Outcome) -> Result:
         outcome.failure,
         None if outcome.failure is None else int(rows[-1]["iteration"] if rows else 0),
         rollbacks,
-        curve,
+        curve(rows, _CURVES) if member.seed == group.pictured else [],
         picture,
     )
 

@@ -1,5 +1,6 @@
 """Jobs spread over processes, kept on disk when they are done."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -21,6 +22,9 @@ from gedikit.storage import write_text
 from gedikit.training.devices import resolve_device
 from gedikit.training.loop import Observer
 from gedikit.training.state import TrainState
+from gedikit.version import __version__
+
+_CURVE_ROWS = 150
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,17 @@ class Done(Generic[R]):
     job: Job[R]
     results: list[R]
     seconds: float
+
+
+def key_of(name: str, *content: object) -> str:
+    """A name for results that depend on all of `content`, and on the version."""
+    text = json.dumps([*content, __version__], sort_keys=True)
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def curve(rows: Sequence[dict[str, float]], names: Sequence[str]) -> list[dict[str, float]]:
+    """So many rows of a history, with these measurements, as a figure can show."""
+    return [{name: row[name] for name in names if name in row} for row in rows[:: max(1, len(rows) // _CURVE_ROWS)]]
 
 
 def timed(job: Job[R], device: str, observer: Observer | None = None) -> Done[R]:

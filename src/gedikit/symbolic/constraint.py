@@ -95,6 +95,11 @@ class Constraint:
         name = f"the query {query}"
         return cls._of(Compiled(ground.variables, ground.holds, ground.given, budget, name), name)
 
+    @property
+    def one_domain(self) -> bool:
+        """Whether all variables have the same values, so that one network can label all of them."""
+        return len({v.values for v in self.variables}) == 1
+
     def log_probability(self, log_p: Posteriors) -> Float[Tensor, "*b"]:
         """log P(constraint | x) of every row, from normalised log-posteriors of every variable.
 

@@ -29,7 +29,7 @@ class Examples:
                 f"numbers has shape {tuple(numbers.shape)}: give a row for every example and one image for each of"
                 f" {len(constraint.variables)} variables"
             )
-        if len({v.values for v in constraint.variables}) > 1:
+        if not constraint.one_domain:
             raise UsageError("Examples needs variables with the same values: one network labels all images")
         self.constraint = constraint
         self.images, places = numbers.unique(return_inverse=True)

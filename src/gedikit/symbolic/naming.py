@@ -254,7 +254,7 @@ def _normalised(shows: Shows) -> Shows:
 
 def _refuse_what_does_not_fit(constraint: Constraint, clusters: Tensor, n_clusters: int) -> None:
     variables = constraint.variables
-    if len({v.values for v in variables}) > 1:
+    if not constraint.one_domain:
         raise UsageError("name_clusters needs variables with the same values: all of them show the same clusters")
     if clusters.ndim != 2 or clusters.shape[1] != len(variables) or not len(clusters):
         raise UsageError(

@@ -65,7 +65,7 @@ def best_relabelling(
     ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], True)
     """
     posteriors = [p.reshape(-1, p.shape[-1]) for p in checked(constraint.variables, log_p)]
-    if len({v.values for v in constraint.variables}) > 1:
+    if not constraint.one_domain:
         raise UsageError("best_relabelling needs variables with the same values: one network labels all of them")
     if starts < 1 or k < 1:
         raise UsageError(f"starts and k must be at least 1, not {starts} and {k}")

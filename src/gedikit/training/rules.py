@@ -46,7 +46,7 @@ class Rules:
         ordered = np.sort(self.examples, axis=1)
         if (ordered[:, 1:] == ordered[:, :-1]).any():
             raise DataError("an example names the same row twice: rows of one example must differ")
-        if len({v.values for v in variables}) > 1:
+        if not self.constraint.one_domain:
             raise UsageError(
                 f"{self.constraint.name} has variables with different values, and one network labels the rows of "
                 "all of them: state it with the same values for each"

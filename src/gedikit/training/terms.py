@@ -40,6 +40,12 @@ class Look:
     log_prior: Tensor
     rules: Rules | None = None
 
+    @property
+    def posteriors(self) -> list[Tensor]:
+        """log p(y|x) of x and, with `symmetric`, of x′."""
+        both = self.settings.symmetric == "on"
+        return [self.out.log_p, self.out.view_log_p] if both else [self.out.log_p]
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -72,19 +78,15 @@ def _invariance(look: Look) -> Tensor:
 
 def _prior(look: Look) -> Tensor:
     """Of x alone, views of another kind than x could all fall into one cluster."""
-    loss = objectives.prior.formula(look.out.log_p, look.log_prior)
-    if look.settings.symmetric == "on":
-        return (loss + objectives.prior.formula(look.out.view_log_p, look.log_prior)) / 2
-    return loss
+    return torch.stack([objectives.prior.formula(log_p, look.log_prior) for log_p in look.posteriors]).mean(0)
 
 
 def _constraint(look: Look) -> Tensor:
     """L_NESY of x and, with `symmetric`, of x′: an example's rows lie together."""
     assert look.rules is not None
     rules = look.rules
-    views = [look.out.log_p, look.out.view_log_p] if look.settings.symmetric == "on" else [look.out.log_p]
     losses = []
-    for log_p in views:
+    for log_p in look.posteriors:
         posteriors = log_p.unflatten(-2, (-1, rules.n_variables)).unbind(-2)
         losses.append(objectives.constraint_loss(rules.constraint.log_probability(posteriors)))
     return torch.stack(losses).mean(0)
@@ -94,8 +96,7 @@ def _reading(look: Look) -> Tensor:
     """Cross-entropy to what was read off before; rows that were not are left out."""
     assert look.rules is not None and look.rules.reading is not None
     wanted = look.rules.reading[look.rows]
-    views = [look.out.log_p, look.out.view_log_p] if look.settings.symmetric == "on" else [look.out.log_p]
-    return torch.stack([objectives.reading_loss(log_p, wanted) for log_p in views]).mean(0)
+    return torch.stack([objectives.reading_loss(log_p, wanted) for log_p in look.posteriors]).mean(0)
 
 
 def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -> None:
