@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from gedikit import GEDI
 from gedikit.errors import DataError, UsageError
@@ -11,6 +12,8 @@ from gedikit.training.rules import Rules
 SUM = Constraint(lambda a, b, c: a + b == c, domains=(3, 3, 3))
 ALLOWED = np.array([(a, b, a + b) for a in range(3) for b in range(3 - a)])
 OPTIONS = {"batch_size": 60, "negatives": 100, "bank": 2000, "hidden": (32, 32), "features": 16}
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])]
 
 
 def blobs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -30,9 +33,10 @@ def sums(labels: np.ndarray, n: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_clusters_get_the_names_that_satisfy_the_rule(seed):
+@pytest.mark.parametrize("device", DEVICES)
+def test_clusters_get_the_names_that_satisfy_the_rule(seed, device):
     x, labels = blobs(300, seed)
-    model = GEDI(3, method="gedi-symbols", max_iter=300, random_state=seed, options=OPTIONS)
+    model = GEDI(3, method="gedi-symbols", max_iter=300, random_state=seed, device=device, options=OPTIONS)
     model.fit_examples(x, SUM, sums(labels, 200, seed))
     assert np.mean(model.predict(x) == labels) > 0.98
     last = model.history_[-1]

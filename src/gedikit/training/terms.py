@@ -84,12 +84,8 @@ def _prior(look: Look) -> Tensor:
 def _constraint(look: Look) -> Tensor:
     """L_NESY of x and, with `symmetric`, of x′: an example's rows lie together."""
     assert look.rules is not None
-    rules = look.rules
-    losses = []
-    for log_p in look.posteriors:
-        posteriors = log_p.unflatten(-2, (-1, rules.n_variables)).unbind(-2)
-        losses.append(objectives.constraint_loss(rules.constraint.log_probability(posteriors)))
-    return torch.stack(losses).mean(0)
+    together = torch.stack(look.posteriors).unflatten(-2, (-1, look.rules.n_variables))
+    return objectives.constraint_loss(look.rules.constraint.log_probability(together.unbind(-2))).mean(0)
 
 
 def _reading(look: Look) -> Tensor:
@@ -107,8 +103,8 @@ def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -
     log_p = torch.log_softmax(of_all_rows(state.average.logits, views), dim=-1)
     found = best_relabelling([log_p[column] for column in rules.examples.T], rules.constraint)
     order = found.namings[0].argsort()
-    if found.margin > 0 and not torch.equal(order, torch.arange(len(order))):
-        state.exchange_clusters(order.to(log_p.device))
+    if found.margin > 0 and order.tolist() != [*range(len(order))]:
+        state.exchange_clusters(order)
         state.events.append(f"iteration {state.iteration}: clusters exchanged their names, as the rule asks")
 
 
