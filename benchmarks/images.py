@@ -8,6 +8,8 @@ import json
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -18,7 +20,9 @@ from gedikit.data import sources
 from gedikit.data.official import data_root, is_there
 from gedikit.fitted import FittedModel
 from gedikit.report.samples import samples_png
-from gedikit.runs import Run
+from gedikit.reproduce.page import Table
+from gedikit.reproduce.paper import IMAGES
+from gedikit.runs import Run, RunConfig
 from gedikit.training.devices import resolve_device
 from gedikit.version import __version__
 
@@ -27,6 +31,17 @@ OUTSIDE = {
     "fashion-mnist": ["mnist"],
     "cifar10": ["svhn"],
     "svhn": ["cifar10"],
+}
+SHOWN = {
+    "NMI": "nmi",
+    "NMI, mean over batches": "nmi_batch_mean",
+    "ACC": "acc",
+    "linear probe": "linear_probe",
+    "linear probe, standardised": "linear_probe_standardised",
+    "kNN probe": "knn_probe",
+    "FID": "fid",
+    "outliers, AUROC by log p(x)": "ood_auroc ({other}, log_density)",
+    "outliers, AUROC by gradient": "ood_auroc ({other}, gradient_norm)",
 }
 
 
@@ -43,14 +58,27 @@ def main() -> None:
     asked = parser.parse_args()
 
     run = Run(asked.runs / f"{asked.data}-{asked.seed}")
-    began = time.monotonic()
-    if run.exists:
-        fitting.fit(None, out=run.path, resume=True)
-    else:
-        fitting.fit(asked.data, seed=asked.seed, epochs=asked.epochs, out=run.path, assignments=asked.set)
-    trained = time.monotonic() - began
+    with _timed(run.path / "seconds.txt") as parts:
+        if run.exists:
+            fitting.fit(None, out=run.path, resume=True)
+        else:
+            fitting.fit(asked.data, seed=asked.seed, epochs=asked.epochs, out=run.path, assignments=asked.set)
+    seconds = sum(map(float, parts.read_text().split()))
     commit = asked.commit or _head()
-    record(run, asked.out / f"{asked.data}-{asked.seed}", asked.fid, trained, commit)
+    record(run, asked.out / f"{asked.data}-{asked.seed}", asked.fid, seconds, commit)
+    (asked.out / "table.md").write_text(table(asked.out).markdown() + "\n")
+
+
+@contextmanager
+def _timed(parts: Path) -> Iterator[Path]:
+    """A line for every process that worked on it, also where it was stopped."""
+    began = time.monotonic()
+    try:
+        yield parts
+    finally:
+        parts.parent.mkdir(parents=True, exist_ok=True)
+        with parts.open("a") as file:
+            file.write(f"{time.monotonic() - began:.1f}\n")
 
 
 def _head() -> str:
@@ -91,6 +119,27 @@ def record(run: Run, out: Path, fid: int, seconds: float, commit: str) -> None:
     (out / "figures.json").write_text(json.dumps(kept, indent=1) + "\n")
     for figure in figures:
         print(f"{figure.name:45} {figure.value:.4f}")
+
+
+def table(out: Path) -> Table:
+    """All that is recorded, a column for each data set and seed, the paper's GEDI in brackets."""
+    columns = []
+    for path in sorted(out.glob("*/figures.json")):
+        kept, config = json.loads(path.read_text()), RunConfig.from_toml(path.parent / "config.toml")
+        values = {figure["name"]: figure["value"] for figure in kept["figures"]}
+        cells = {
+            "": f"{config.source}, seed {config.seed}",
+            "epochs": str(config.settings["epochs"]),
+            "seconds": f"{kept['seconds_of_training_and_report']:.0f}",
+        }
+        for title, name in SHOWN.items():
+            value = values.get(name.format(other=OUTSIDE[config.source][0]))
+            shown = "–" if value is None else f"{value:.0f}" if name == "fid" else f"{value:.3f}"
+            paper = IMAGES.get((config.source, title))
+            cells[title] = f"{shown} ({paper})" if paper else shown
+        columns.append(cells)
+    head, *rows = [[title, *(cells[title] for cells in columns)] for title in columns[0]]
+    return Table(head, rows)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Make the picture in README: moons, clustered and modelled by the default estimator."""
+"""Make the pictures in README: moons, clustered and modelled by the default estimator, and generated images."""
 
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from gedikit import GEDI
 from gedikit.data.toy import moons
 from gedikit.report.plane import Plane
 from gedikit.report.style import png
+
+WIDTH, GAP = 1400, 20
 
 
 def main() -> None:
@@ -22,13 +25,27 @@ def main() -> None:
         plane.clusters(x, model.labels_),
         plane.density(samples, density, "learned log-density, with 500 generated points"),
     ]
-    pictures = [Image.open(BytesIO(png(figure))) for figure in figures]
-    both = Image.new("RGB", (sum(p.width for p in pictures), max(p.height for p in pictures)), "white")
-    both.paste(pictures[0], (0, 0))
-    both.paste(pictures[1], (pictures[0].width, 0))
-    small = both.resize((1400, round(1400 * both.height / both.width)), Image.Resampling.LANCZOS)
-    small.quantize(128).save(Path("docs/moons.png"), optimize=True)
+    beside([Image.open(BytesIO(png(figure))) for figure in figures], Path("docs/moons.png"), 0)
     print(f"docs/moons.png, clusters {np.bincount(model.labels_).tolist()}")
+    generated()
+
+
+def generated() -> None:
+    """Grids that benchmarks/images.py left, the first hundred samples of each model as they came."""
+    grids = [Path(f"results/images/{name}-100/samples.png") for name in ("mnist", "fashion-mnist", "cifar10")]
+    beside([Image.open(grid).convert("RGB") for grid in grids], Path("docs/images.png"), GAP)
+
+
+def beside(pictures: Sequence[Image.Image], path: Path, gap: int) -> None:
+    height = max(p.height for p in pictures)
+    tall = [p.resize((round(p.width * height / p.height), height), Image.Resampling.LANCZOS) for p in pictures]
+    whole = Image.new("RGB", (sum(p.width + gap for p in tall) - gap, height), "white")
+    left = 0
+    for picture in tall:
+        whole.paste(picture, (left, 0))
+        left += picture.width + gap
+    small = whole.resize((WIDTH, round(WIDTH * height / whole.width)), Image.Resampling.LANCZOS)
+    small.quantize(256).save(path, optimize=True)
 
 
 if __name__ == "__main__":
