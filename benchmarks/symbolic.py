@@ -97,12 +97,12 @@ def single_digit() -> tuple[Evaluate, object]:
 
 def program(n: int) -> tuple[Evaluate, object]:
     constraint = Constraint.from_program(CARRIED, Sums(n).query)
-    return constraint.log_probability, constraint._body.circuit.n_products
+    return constraint.log_probability, constraint.body.circuit.n_products
 
 
 def table(n: int) -> tuple[Evaluate, object]:
     constraint = Constraint.from_table(sums(n), (10,) * (3 * n + 1))
-    return constraint.log_probability, constraint._body._circuit.n_products
+    return constraint.log_probability, constraint.body.circuit.n_products
 
 
 def check() -> None:

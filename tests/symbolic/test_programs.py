@@ -44,7 +44,7 @@ def test_three_digit_addition_compiles_to_a_small_circuit_that_counts_every_sum(
     began = time.perf_counter()
     constraint = carried(3)
     assert time.perf_counter() - began < 10
-    assert constraint._body.circuit.n_products < 500
+    assert constraint.body.circuit.n_products < 500
     ones = [torch.zeros(1, 10, dtype=torch.float64)] * 10
     assert constraint.log_probability(ones).exp().item() == pytest.approx(10**6)
 

@@ -56,8 +56,8 @@ def test_long_tables_are_shared_in_a_circuit_with_the_same_values_and_gradients(
     shared = Constraint.from_table(tuples, (6,) * 5, weights if weighted else None)
     monkeypatch.setattr("gedikit.symbolic.table.LEVELS_COST", 10**9)
     listed = Constraint.from_table(tuples, (6,) * 5, weights if weighted else None)
-    assert shared._body._circuit is not None
-    assert listed._body._circuit is None
+    assert shared.body.circuit is not None
+    assert listed.body.circuit is None
     log_p = [x.requires_grad_() for x in draw((6,) * 5, (4,))]
     values = [c.log_probability(log_p) for c in (shared, listed)]
     torch.testing.assert_close(*values)

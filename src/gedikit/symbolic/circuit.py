@@ -65,8 +65,9 @@ class Circuit:
     """Rows are the inputs, then the constants, then the sums; `roots` are the rows of the results."""
 
     def __init__(self, n_inputs: int, constants: Sequence[float], sums: Sequence[Sum], roots: Sequence[int]):
-        self.n_inputs, self.n_sums = n_inputs, len(sums)
+        self.n_inputs = n_inputs
         self.n_products = sum(len(s.products) for s in sums)
+        self.size = len(sums) + self.n_products
         zero = n_inputs + len(constants)  # pads sums to equal length
         levels, place = _levels(zero, sums)
         weights = torch.tensor([*constants, -inf], dtype=torch.float64)[:, None]

@@ -32,6 +32,11 @@ class Compiled:
         if not possible[0]:
             raise UsageError(f"{name} {NEVER}")
 
+    @property
+    def size(self) -> int:
+        """How many numbers are computed for every column."""
+        return self.circuit.size
+
     def log_joint(self, columns: Float[Tensor, "i n"]) -> Float[Tensor, " n"]:
         """log-probability of query and evidence, from one row for every value of every variable."""
         return self.circuit(columns)[0]

@@ -106,7 +106,7 @@ class Constraint:
         Half precision is computed in float32. −inf where no allowed values have a positive probability.
         """
         columns, shape = self._columns(log_p)
-        return self._body.log_probability(columns).reshape(shape)
+        return self.body.log_probability(columns).reshape(shape)
 
     def explain(self, log_p: Posteriors, k: int = 3) -> Explanation:
         """The k most probable worlds of one example and each variable's marginal, given that the constraint holds.
@@ -127,9 +127,9 @@ class Constraint:
                 {v.name: v.values[i] for v, i in zip(self.variables, positions, strict=True)},
                 float((torch.as_tensor(weight) - joint).exp()),
             )
-            for positions, weight in self._body.worlds(columns[:, 0], k)
+            for positions, weight in self.body.worlds(columns[:, 0], k)
         ]
-        return Explanation(float(self._body.log_probability(columns)), worlds, marginals)
+        return Explanation(float(self.body.log_probability(columns)), worlds, marginals)
 
     def implied_prior(self) -> ImpliedPrior:
         """How often each value occurs where the constraint holds and nothing else is known.
@@ -164,11 +164,11 @@ class Constraint:
                 )
         variables = self.variables + tuple(v for v in other.variables if v.name not in ours)
         name = f"{self.name} and {other.name}"
-        if isinstance(self._body, Table) and isinstance(other._body, Table):
-            joined = self._body.joined(other._body, variables, name)
+        if isinstance(self.body, Table) and isinstance(other.body, Table):
+            joined = self.body.joined(other.body, variables, name)
             if joined is not None:
                 return self._of(joined, name)
-        (a, given_a), (b, given_b) = self._body.formula(), other._body.formula()
+        (a, given_a), (b, given_b) = self.body.formula(), other.body.formula()
         evidence = [g for g in (given_a, given_b) if g is not TRUE]
         given = All(tuple(evidence)) if evidence else TRUE
         return self._of(Compiled(variables, All((a, b)), given, Budget(MAX_SECONDS, MAX_NODES), name), name)
@@ -189,7 +189,7 @@ class Constraint:
         if len({v.name for v in variables}) < len(variables):
             raise UsageError("names makes one variable of two with different values")
         name = f"{self.name} with {', '.join(f'{b} for {a}' for a, b in names.items())}"
-        return self._of(self._body.renamed(variables, [variables.index(v) for v in new], name), name)
+        return self._of(self.body.renamed(variables, [variables.index(v) for v in new], name), name)
 
     def __repr__(self) -> str:
         return f"Constraint({self.name}: {', '.join(f'{v.name} of {v.size}' for v in self.variables)})"
@@ -201,7 +201,7 @@ class Constraint:
         return made
 
     def _state(self, body: Table | Compiled, name: str) -> None:
-        self.variables, self.name, self._body = body.variables, name, body
+        self.variables, self.name, self.body = body.variables, name, body
 
     def _columns(self, log_p: Posteriors) -> tuple[Float[Tensor, "i n"], torch.Size]:
         """One row for every value of every variable; contiguous, because circuits gather rows."""
@@ -213,7 +213,7 @@ class Constraint:
         """log P and p(value | constraint) = ∂ log P / ∂ log p(value) of every variable."""
         columns = columns.clone().requires_grad_()
         with torch.enable_grad():
-            joint = self._body.log_joint(columns)[0]
+            joint = self.body.log_joint(columns)[0]
             (gradient,) = torch.autograd.grad(joint, columns)
         parts = gradient[:, 0].split([v.size for v in self.variables])
         return joint.detach(), {v.name: part for v, part in zip(self.variables, parts, strict=True)}

@@ -12,7 +12,7 @@ derivative of the constraint's log-probability, which a circuit has without goin
 
 from dataclasses import dataclass
 from math import log, prod
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int, Int64
@@ -20,9 +20,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from gedikit.errors import UsageError
-from gedikit.symbolic.compiled import Compiled
 from gedikit.symbolic.constraint import MAX_DENSE, Constraint
-from gedikit.symbolic.table import Table
 
 SCREENING, FINISHING = 25, 55  # steps of all starts, and of the best after these
 FINALISTS = 200
@@ -123,8 +121,8 @@ class _ByTuples:
         n_values, n_variables = constraint.variables[0].size, len(constraint.variables)
         every = torch.cartesian_prod(*[torch.arange(n_values)] * n_variables).reshape(-1, n_variables)
         known = one_hot(every, n_values).double().log().flatten(1)
-        blocks = known.split(max(1, WORK // _numbers(constraint._body)))
-        log_weights = torch.cat([constraint._body.log_joint(block.mT.contiguous()) for block in blocks])
+        blocks = known.split(max(1, WORK // constraint.body.size))
+        log_weights = torch.cat([constraint.body.log_joint(block.mT.contiguous()) for block in blocks])
         allowed = log_weights > -torch.inf
         self.tuples: Int64[Tensor, "v t"] = every[allowed].T.contiguous().to(device)
         self.log_prior = torch.log_softmax(log_weights[allowed], 0)[:, None].to(device)
@@ -154,11 +152,11 @@ class _ByCircuit:
     """
 
     def __init__(self, constraint: Constraint, device: torch.device):
-        self.body, self.n_variables = constraint._body, len(constraint.variables)
+        self.body, self.n_variables = constraint.body, len(constraint.variables)
         n_inputs = sum(v.size for v in constraint.variables)
         every = torch.zeros(n_inputs, 1, dtype=torch.float64, device=device)
         self.log_weight = self.body.log_joint(every)  # of all allowed tuples together
-        self.numbers = n_inputs + _numbers(self.body)
+        self.numbers = n_inputs + self.body.size
 
     def __call__(self, log_shows: Shows, patterns: Patterns) -> Answer:
         with torch.inference_mode(False), torch.enable_grad():
@@ -171,14 +169,6 @@ class _ByCircuit:
         log_p = (log_joint.detach() - self.log_weight.to(log_joint)).reshape(columns.shape[1:])
         posterior = gradient.reshape(self.n_variables, -1, *columns.shape[1:]).permute(2, 0, 1, 3)
         return log_p + scale[:, patterns].sum(-1), posterior
-
-
-def _numbers(body: Table | Compiled) -> int:
-    """A product for every tuple of a table, or the sums and products of a circuit."""
-    circuit = body.circuit if isinstance(body, Compiled) else body._circuit
-    if circuit is None:
-        return len(cast(Table, body).rows)
-    return circuit.n_sums + circuit.n_products
 
 
 def _rule(constraint: Constraint, device: torch.device) -> _ByTuples | _ByCircuit:

@@ -39,12 +39,17 @@ class Table:
         self._on = {
             CPU: (torch.from_numpy((self.rows + first).T.copy()), torch.from_numpy(self.log_weights)[:, None])
         }
-        self._circuit = self._shared() if self.rows.size > LEVELS_COST else None
+        self.circuit = self._shared() if self.rows.size > LEVELS_COST else None
+
+    @property
+    def size(self) -> int:
+        """How many numbers are computed for every column."""
+        return len(self.rows) if self.circuit is None else self.circuit.size
 
     def log_joint(self, columns: Float[Tensor, "i n"]) -> Float[Tensor, " n"]:
         """log Σ w Π p over allowed tuples, from one row for every value of every variable."""
-        if self._circuit is not None:
-            return self._circuit(columns)[0]
+        if self.circuit is not None:
+            return self.circuit(columns)[0]
         if columns.device not in self._on:  # once, and kept: a captured graph neither copies nor forgets
             rows, weights = self._on[CPU]
             self._on[columns.device] = rows.to(columns.device), weights.to(columns.device)
