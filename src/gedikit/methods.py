@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gedikit.errors import UsageError
-from gedikit.recipes import image_recipe
+from gedikit.recipes import PRINTED_TOY, image_recipe
 from gedikit.settings import Settings
 
 CONTRASTIVE, NEGATIVE_FREE, CLUSTER_BASED = "contrastive", "negative-free", "cluster-based"
@@ -327,42 +327,7 @@ def _registry() -> dict[str, Method]:
 METHODS: dict[str, Method] = _registry()
 
 PRINTED = "-as-printed"
-_TOY_TABLE = {
-    "network": "paper",
-    "scaling": "none",
-    "augmentation": "noise",
-    "noise": 0.03,
-    "noise_unit": "absolute",
-    "sampler": "sgld",
-    "negatives": 400,
-    "buffer": 10_000,
-    "buffer_start": "noise",
-    "restart": 0.05,
-    "steps": 1,
-    "step_size": 0.01**2 / 2,
-    "noise_std": 0.01,
-    "bounds": "none",
-    "invariance": 50.0,
-    "prior": 10.0,
-    # the text says 7k, the appendix 20k
-    "iterations": 7000,
-    "warmup": 0,
-    "decay_from": 1.0,
-    "average": 0.0,
-    "max_rollbacks": 0,
-}
-_TOY_BASELINE = {**_TOY_TABLE, "network": "paper-normalised"}
-# what the paper's appendix on synthetic data says of each method of its tables
-_TOY_TABLES: dict[str, Mapping[str, Any]] = {
-    "gedi": _TOY_TABLE,
-    "gedi-no-gen": _TOY_TABLE,
-    "gedi-no-inv": _TOY_TABLE,
-    "gedi-no-prior": _TOY_TABLE,
-    "jem": {**_TOY_TABLE, "steps": 10},
-    "barlow-twins": {**_TOY_BASELINE, "labels": "projection"},
-    "swav": _TOY_BASELINE,
-}
-PRINTED_METHODS = tuple(_TOY_TABLES)
+PRINTED_METHODS = tuple(PRINTED_TOY)
 
 
 def get_method(name: str) -> Method:
@@ -379,14 +344,14 @@ def get_method(name: str) -> Method:
 
 
 def _as_printed(name: str) -> Method:
-    if name not in _TOY_TABLES:
-        raise UsageError(f"the paper prints no toy recipe for {name!r}; it does for: {', '.join(_TOY_TABLES)}")
+    if name not in PRINTED_TOY:
+        raise UsageError(f"the paper prints no toy recipe for {name!r}; it does for: {', '.join(PRINTED_TOY)}")
     return replace(
         METHODS[name],
         name=name + PRINTED,
         summary="the paper's recipe to the letter; with a generative term expect it to diverge",
         reference=_PAPER + ", appendices on synthetic and real data",
-        printed=_TOY_TABLES[name],
+        printed=PRINTED_TOY[name],
     )
 
 

@@ -1,4 +1,4 @@
-"""What images change about the defaults: network, augmentation, chains and pace."""
+"""Settings that go with data: what images change about the defaults, and what the paper prints."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -44,6 +44,44 @@ PRINTED_IMAGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "mnist": {**_PRINTED, "augmentation": "mnist-printed", "epochs": 25, "batch_size": 60, "negatives": 60}
         | {"weight_decay": 1e-4},
+    }
+)
+
+_PRINTED_TOY = {
+    "network": "paper",
+    "scaling": "none",
+    "augmentation": "noise",
+    "noise": 0.03,
+    "noise_unit": "absolute",
+    "sampler": "sgld",
+    "negatives": 400,
+    "buffer": 10_000,
+    "buffer_start": "noise",
+    "restart": 0.05,
+    "steps": 1,
+    "step_size": 0.01**2 / 2,
+    "noise_std": 0.01,
+    "bounds": "none",
+    "invariance": 50.0,
+    "prior": 10.0,
+    # the text says 7k, the appendix 20k
+    "iterations": 7000,
+    "warmup": 0,
+    "decay_from": 1.0,
+    "average": 0.0,
+    "max_rollbacks": 0,
+}
+_PRINTED_TOY_BASELINE = {**_PRINTED_TOY, "network": "paper-normalised"}
+# what the paper's appendix on synthetic data says of each method of its tables
+PRINTED_TOY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "gedi": _PRINTED_TOY,
+        "gedi-no-gen": _PRINTED_TOY,
+        "gedi-no-inv": _PRINTED_TOY,
+        "gedi-no-prior": _PRINTED_TOY,
+        "jem": {**_PRINTED_TOY, "steps": 10},
+        "barlow-twins": {**_PRINTED_TOY_BASELINE, "labels": "projection"},
+        "swav": _PRINTED_TOY_BASELINE,
     }
 )
 
