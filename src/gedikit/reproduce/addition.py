@@ -188,10 +188,14 @@ def _explained(sums: Sums, fitted: FittedModel, x: NDArray[Any], truth: NDArray[
                 x[examples[i][as_written]].tolist(),
                 sums.written(dict(zip(names, truth[examples[i]].tolist(), strict=True))),
                 found.log_probability,
-                [f"{sums.written(w.values)}   {w.probability:.3f}" for w in found.worlds],
+                [f"{sums.written(w.values)}   {_share(w.probability)}" for w in found.worlds],
             )
         )
     return shown
+
+
+def _share(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"
 
 
 def reproduce(plan: Plan, console: Console, sizes: Sequence[int], sums: Sums, *, printed: bool = False) -> Path:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from gedikit.report.style import ACCENT, INK, MUTED, OPTIMUM, SAMPLE, new_figure, png, quiet
+from gedikit.report.style import ACCENT, INK, MUTED, OPTIMUM, new_figure, png, quiet
 
 if TYPE_CHECKING:
     from gedikit.reproduce.addition import Explained
@@ -16,9 +16,10 @@ _LINES: dict[str, tuple[str, Literal["-", ":"], str]] = {
     "constraint": (ACCENT, "-", "L_NESY"),
     "invariance": (OPTIMUM, "-", "L_INV"),
     "watched_invariance": (OPTIMUM, ":", "L_INV, not minimised"),
-    "reading": (SAMPLE, "-", "cross-entropy to the first reading"),
+    "reading": (MUTED, "-", "cross-entropy to the first reading"),
 }
 _COLUMNS = 3
+_NEAR_OPTIMUM = 1e-3  # which is 0
 
 
 def losses(curves: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
@@ -32,7 +33,9 @@ def losses(curves: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
             if points:
                 ax.plot(*zip(*points, strict=True), color=color, linestyle=style, linewidth=1.1)
         ax.set_xlabel("iteration")
-        ax.set_ylim(bottom=0)
+        ax.set_yscale("log")
+        ax.minorticks_off()
+        ax.set_ylim(bottom=_NEAR_OPTIMUM)
     for ax in axes[len(curves) :]:
         ax.set_visible(False)
     seen = {name for curve in curves.values() for row in curve for name in row}
