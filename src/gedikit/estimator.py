@@ -227,7 +227,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """New rows by Langevin dynamics, with the cluster of each.
 
-        start="buffer" goes on from the chains of the training, "noise" begins anywhere in the domain;
+        start="buffer" goes on from the chains of the training, "noise" begins anew: uniformly in the
+        domain or, for images, with noise that has the data's mean and covariance;
         `cluster` samples p(x|y) of one cluster; `steps` is the number of Langevin steps.
         """
         fitted = self._fitted()

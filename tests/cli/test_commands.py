@@ -224,6 +224,7 @@ def _bad_files(folder: Path) -> None:
         (["fit", "data.xlsx"], 2, ["data.xlsx", ".parquet"]),
         (["fit", "absent.csv"], 2, ["absent.csv"]),
         (["fit", "moonz"], 2, ["'moonz'", "moons"]),
+        (["fit", "moons", "--method", "nesy"], 2, ["'nesy' learns from rules", "fit_examples"]),
         (["fit"], 2, ["DATA"]),
         (["fit", "moons", "--clusters", "0"], 2, ["n_clusters must be at least 1"]),
         (["fit", "moons", "--seed", "-1"], 2, ["--seed"]),

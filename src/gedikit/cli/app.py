@@ -135,7 +135,12 @@ def sample(
         int | None,
         typer.Option(help="Langevin steps; 200 from the buffer, 1000 from noise, for images 20 and 500."),
     ] = None,
-    start: Annotated[str, typer.Option(help="buffer (the training's chains) or noise.")] = "buffer",
+    start: Annotated[
+        str,
+        typer.Option(
+            help="buffer (the training's chains) or noise (uniform; for images with the data's mean and covariance)."
+        ),
+    ] = "buffer",
     seed: Seed = 0,
     device: Device = "auto",
 ) -> None:
@@ -156,7 +161,8 @@ def evaluate(
     ood: Annotated[
         list[str] | None,
         typer.Option(
-            help="Tell the data from this: built-in images, noise, constant or interpolated; may be repeated."
+            help="Tell the data from this: built-in images, a file or folder of images, noise, constant or "
+            "interpolated; may be repeated."
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Langevin steps of the images for --fid.")] = 500,
@@ -264,7 +270,10 @@ def reproduce_addition(
         typer.Option(help="100, 1000 or (of one digit) 10000; may be repeated. All of them if not given."),
     ] = None,
     digits: Annotated[
-        int, typer.Option(help="Of the numbers that are added: 1 is the paper's, 2 and 3 need gedikit[symbolic].")
+        int,
+        typer.Option(
+            help="Digits of the numbers that are added: 1 as in the paper; 2 and 3 need the extra symbolic."
+        ),
     ] = 1,
     seeds: Seeds = 5,
     first_seed: FirstSeed = 300,

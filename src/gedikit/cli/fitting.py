@@ -110,6 +110,8 @@ def _new(
         raise UsageError(f"--seed must not be negative, not {seed}")
     n_clusters = clusters if clusters is not None else sources.default_clusters(data) or 8
     class_prior = check_prior(_parse_prior(prior), n_clusters)
+    if get_method(method).needs_rules:
+        raise UsageError(f"{method!r} learns from rules, which have no command: use GEDI.fit_examples in Python")
     wanted = get_method(method).settings(**changes)  # what is wrong with them is said before data is read
     on_gpu = resolve_device(device).type == "cuda"
     dataset = read_data(data, seed, image_size=image_size)

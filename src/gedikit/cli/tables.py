@@ -37,7 +37,10 @@ def show_methods() -> None:
         + ", ".join(name for name in DISCRIMINATIVE if name != "bound")
         + " with any density is a method, such as [bold]swav+cluster-energy[/] or [bold]simclr+flow[/].\n"
         "Labels: " + "; ".join(f"{name} = {text}" for name, text in LABELS.items()) + ".\n"
-        "The paper's toy recipes: " + ", ".join(name + PRINTED for name in PRINTED_METHODS) + ".",
+        "The paper's recipes: " + ", ".join(name + PRINTED for name in PRINTED_METHODS) + ".\n"
+        "From rules, in Python (GEDI.fit_examples): "
+        + ", ".join(m.name for m in METHODS.values() if m.needs_rules)
+        + ".",
         highlight=False,
     )
 

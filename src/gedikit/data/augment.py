@@ -230,6 +230,5 @@ PRESETS: Mapping[str, Augmentation] = MappingProxyType(
         "cifar10-printed": replace(_PRINTED, flip=0.5, noise=0.03),
         "cifar100-printed": replace(_PRINTED, flip=0.5, noise=0.03),
         "mnist-printed": replace(_PRINTED, noise=0.2),
-        "addition-printed": replace(_PRINTED, noise=0.2),
     }
 )

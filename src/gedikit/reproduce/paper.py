@@ -42,7 +42,7 @@ ADDITION = {
     ("gedi-nesy", 10_000): ("0.97 ± 0.00", "0.93 ± 0.00"),
 }
 
-# Tables nmi_real, acc and ood…, GEDI: 20 epochs of SVHN, 200 of CIFAR-10; NMI is a mean over batches
+# Tables nmi_real, acc and ood…, GEDI: 20 epochs of SVHN, 200 of CIFAR-10; NMI probably is a mean over batches
 IMAGES = {
     ("svhn", "NMI, mean over batches"): "0.25 ± 0.04",
     ("svhn", "linear probe"): "0.54 ± 0.01",
