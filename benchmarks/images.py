@@ -57,7 +57,11 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     asked = parser.parse_args()
 
+    if asked.fid:
+        measured.inception_path()  # what is missing is said before the training, not after it
     run = Run(asked.runs / f"{asked.data}-{asked.seed}")
+    if run.exists and (asked.set or run.config().settings["epochs"] != asked.epochs):
+        parser.error(f"{run.path} was asked for {run.config().settings['epochs']} epochs: remove it to ask anew")
     with _timed(run.path / "seconds.txt") as parts:
         if run.exists:
             fitting.fit(None, out=run.path, resume=True)
@@ -82,7 +86,8 @@ def _timed(parts: Path) -> Iterator[Path]:
 
 
 def _head() -> str:
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def record(run: Run, out: Path, fid: int, seconds: float, commit: str) -> None:
@@ -99,7 +104,7 @@ def record(run: Run, out: Path, fid: int, seconds: float, commit: str) -> None:
     figures += measured.outlier_figures(fitted, test, others)
     images, _ = fitted.sample(max(fid, 100), steps=500, start="noise", seed=0)
     if fid:
-        figures += measured.fid_figures(fitted, train, fid, 500, 0, images)
+        figures += measured.fid_figures(fitted, train, fid, 500, 0, images[:fid])
     out.mkdir(parents=True, exist_ok=True)
     first = images[:100]
     (out / "samples.png").write_bytes(samples_png(first, fitted.labels(first), train.image_shape))

@@ -73,6 +73,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         Iterations run.
     history_ : list of dict
         Losses and health signs over the training, at most 1024 rows.
+    values_ : ndarray of shape (n_clusters,)
+        What each cluster stands for, after `fit_examples`.
     log_normaliser_ : float or None
         log Γ: `score_samples(X) - log_normaliser_` is a log-likelihood in nats. None where it cannot be
         estimated (more than three features, or a method without a density).
@@ -138,21 +140,24 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Train on the rows of X; y is ignored."""
-        if self.verbose:
-            from gedikit.progress import ProgressLine
-
-            with ProgressLine() as line:
-                return self.fit_observed(X, line)
-        return self.fit_observed(X, Observer())
+        return self._fit_shown(X)
 
     def fit_examples(self, X: ArrayLike, constraint: Constraint, examples: ArrayLike) -> Self:
         """Learn what clusters stand for from examples that satisfy a constraint.
 
         Every row of `examples` has the number of a row of X for each variable of the constraint; rows that none of
         them names are not trained on. For methods with the term "constraint", such as "gedi-symbols".
+        Cluster i then stands for the i-th value of the variables: `values_[predict(X)]`.
         """
-        rules = Rules(constraint, np.asarray(examples, dtype=np.int64))
-        return self.fit_observed(X, Observer(), rules=rules)
+        return self._fit_shown(X, Rules.of(constraint, examples))
+
+    def _fit_shown(self, X: ArrayLike, rules: Rules | None = None) -> Self:
+        if not self.verbose:
+            return self.fit_observed(X, Observer(), rules=rules)
+        from gedikit.progress import ProgressLine
+
+        with ProgressLine() as line:
+            return self.fit_observed(X, line, rules=rules)
 
     def fit_observed(
         self,
@@ -281,6 +286,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             model.feature_names_in_ = np.array(fitted.info["feature_names"], dtype=object)
         model.history_ = fitted.info.get("history", [])
         return model
+
+    @property
+    def values_(self) -> NDArray[Any]:
+        info = self._fitted().info
+        if "values" not in info:
+            raise AttributeError("values_ is there after fit_examples: clusters of other fits have no names")
+        return np.array(info["values"])
 
     @property
     def log_normaliser_(self) -> float | None:

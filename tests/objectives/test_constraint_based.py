@@ -66,3 +66,14 @@ def test_reading_is_a_cross_entropy_over_the_rows_that_were_read():
     expected = -(log_p[:, 1, 0] + 0.5 * log_p[:, 3, 1] + 0.5 * log_p[:, 3, 2]) / 2
     torch.testing.assert_close(reading_loss(log_p, reading), expected)
     assert (reading_loss(log_p, torch.zeros_like(reading)) == 0).all()
+
+
+def test_what_has_no_weight_may_be_impossible():
+    impossible = torch.tensor([-math.inf, -1.0], requires_grad=True)
+    loss = constraint_loss(impossible, torch.tensor([0.0, 1.0]))
+    loss.backward()
+    assert loss.item() == 1.0
+    assert impossible.grad.tolist() == [0.0, -1.0]
+    certain = torch.tensor([[0.0, -math.inf]])
+    assert reading_loss(certain, torch.tensor([[1.0, 0.0]])).item() == 0.0
+    assert entropy_of_mean(certain).item() == 0.0

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from io import StringIO
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ from gedikit.methods import get_method
 from gedikit.reproduce import toy
 from gedikit.reproduce.fits import Group, Member, Result, points
 from gedikit.reproduce.paper import ABLATION, COMPARISON, NMI
-from gedikit.reproduce.running import Plan, run_all, timed
+from gedikit.reproduce.running import Plan, curve, run_all, timed
 from gedikit.training import fit
 
 EMPTY = Result("gedi", "moons", 0, {}, None, None, "", None, None, 0, [], None)
@@ -53,9 +54,22 @@ def test_finished_groups_are_read_and_changed_ones_are_not(tmp_path):
     file.write_text(json.dumps(content))
     again = run_all([group], plan, console)
     assert again[0].results[0].nmi == 0.123
+    file.write_text(json.dumps({**content, "code": "older"}))
+    said = Console(file=StringIO(), width=200)
+    run_all([group], plan, said)
+    assert "1 of them were computed by another state of the code" in said.file.getvalue()
     other = run_all([replace(group, iterations=4)], plan, console)
     assert other[0].results[0].nmi != 0.123
     assert first[0].results[0].nmi != 0.123
+
+
+@pytest.mark.parametrize("n", [1, 149, 150, 151, 299, 1024])
+def test_a_curve_has_at_most_150_points_and_ends_where_the_training_did(n):
+    rows = [{"iteration": float(i), "other": 0.0} for i in range(n)]
+    found = curve(rows, ("iteration",))
+    assert len(found) == min(n, -(-n // -(-n // 150)))
+    assert len(found) <= 150
+    assert found[-1] == {"iteration": n - 1}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 import itertools
 import math
+import signal
+import threading
+import time
 
 import pytest
 import torch
@@ -116,3 +119,28 @@ def test_a_formula_deeper_than_python_recurses_compiles():
     log_p = draw([v.size for v in VARIABLES])
     assert len(list(leaves(formula))) == 3001
     assert circuit_of(formula)(columns(log_p)).exp().item() == pytest.approx(log_p[0][0].exp().item())
+
+
+def test_what_goes_wrong_on_the_large_stack_is_passed_on():
+    before = threading.stack_size()
+    with pytest.raises(ZeroDivisionError):
+        Budget(60, 10).spend_on(lambda: 1 // 0)
+    assert Budget(60, 10).spend_on(lambda: threading.current_thread() is threading.main_thread()) is False
+    assert threading.stack_size() == before
+
+
+def test_an_interrupt_ends_the_compilation():
+    budget, stopped = Budget(60, 10), threading.Event()
+
+    def work() -> None:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        try:
+            while True:
+                budget.check(0)
+                time.sleep(0.01)
+        finally:
+            stopped.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        budget.spend_on(work)
+    assert stopped.wait(10)

@@ -125,3 +125,19 @@ def test_all_values_can_be_looked_at_one_by_one():
         dense = constraint.satisfaction()
         a, b, c = torch.meshgrid(*[torch.arange(10)] * 3, indexing="ij")
         torch.testing.assert_close(dense, (a + b == c).double())
+
+
+def test_limits_of_both_count():
+    def limited(seconds: float, nodes: int) -> Constraint:
+        return Constraint.from_program(ADDITION, "addition(a, b, c)", max_seconds=seconds, max_nodes=nodes)
+
+    assert (limited(20, 5000) & limited(30, 4000)).body.limits == (30, 5000)
+    assert (limited(90, 5000) & smaller()).body.limits == (90, 4_000_000)
+
+
+def test_variables_of_two_networks_are_not_of_one_domain():
+    base = "nn(one, [X], Y, [0, 1]) :: p(X, Y).\nnn({}, [X], Y, [0, 1]) :: r(X, Y).\nq :- p(a, X), r(b, X)."
+    one, two = (Constraint.from_program(base.format(network), "q") for network in ("one", "two"))
+    assert one.one_domain
+    assert not two.one_domain
+    assert (one & Constraint(lambda c: c, (2,))).one_domain

@@ -127,3 +127,14 @@ def test_priors_of_different_domains_are_pooled_apart():
     torch.testing.assert_close(prior.pooled[0, 1, 2], (prior.marginals["x"] + prior.marginals["y"]) / 2)
     with pytest.raises(ValueError, match="2 different domains: take one from pooled"):
         _ = prior.shared
+
+
+def test_worlds_of_improbable_examples_share_what_there_is():
+    """Log-probabilities of about −1000 have few digits left in single precision."""
+    log_p = [x - 1000 for x in draw((10, 10, 10), scale=1.0)]
+    explained = addition().explain(log_p, k=55)
+    assert sum(w.probability for w in explained.worlds) == pytest.approx(1.0, abs=1e-9)
+    certain = torch.eye(10).double().log() - 1000 / 3
+    assert addition().explain([certain[d] for d in (2, 3, 5)]).worlds[0].probability == pytest.approx(1, abs=1e-9)
+    near = [w.probability for w in addition().explain([x / 3 for x in log_p], k=55).worlds]
+    assert max(near) <= 1

@@ -425,7 +425,10 @@ REFUSED = {
     "negative": (lambda: name_clusters(addition(), FEW - 1, 5), "clusters has -1, which is none of 5 clusters"),
     "no clusters": (lambda: name_clusters(addition(), FEW, 0), "clusters has 4, which is none of 0 clusters"),
     "starts": (lambda: name_clusters(addition(), FEW, 5, starts=0), "starts must be at least 1 .*, not 0 and 0.1"),
-    "smoothing": (lambda: name_clusters(addition(), FEW, 5, smoothing=0.0), "smoothing positive, not 2000 and 0.0"),
+    "smoothing": (
+        lambda: name_clusters(addition(), FEW, 5, smoothing=0.0),
+        "smoothing positive and finite, not 2000 and 0.0",
+    ),
     "too large": (
         lambda: name_clusters(
             Constraint.from_program(CARRY, carry_query(2), max_nodes=50), torch.zeros(2, 7).long(), 10

@@ -1,8 +1,11 @@
 """Constraints as programs: against going through all worlds, tables, and ProbLog's own answers."""
 
 import math
+import subprocess
+import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 from problog import get_evaluatable
@@ -135,3 +138,26 @@ def test_the_same_image_twice_in_a_query_is_one_variable():
     p = [x.exp() for x in draw((10, 10))]
     expected = sum((p[0][d] * p[1][2 * d]).item() for d in range(5))
     assert doubled.log_probability(draw((10, 10))).item() == pytest.approx(math.log(expected))
+
+
+def test_a_sum_of_two_hundred_digits_compiles():
+    """Deeper than the stack that a process begins with; were it to overflow, this process would end."""
+    script = """
+import torch
+from gedikit.symbolic import Constraint
+program = '''
+nn(net, [X], Y, [0, 1, 2]) :: digit(X, Y).
+add([], 0).
+add([A|As], S) :- digit(A, X), add(As, T), S is (X + T) mod 3.
+'''
+images = ",".join(f"x{i}" for i in range(200))
+constraint = Constraint.from_program(program, f"add([{images}], 1)")
+log_p = torch.tensor([0.996, 0.003, 0.001], dtype=torch.float64).log()
+print(constraint.log_probability([log_p] * 200).exp().item())
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    expected, one = np.array([1.0, 0.0, 0.0]), (0.996, 0.003, 0.001)
+    for _ in range(200):
+        expected = sum(p * np.roll(expected, i) for i, p in enumerate(one))
+    assert float(answer.stdout) == pytest.approx(expected[1])

@@ -1,15 +1,17 @@
 """What cannot be meant is refused in a sentence that names it."""
 
+import inspect
 import itertools
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 from symbolic_cases import ADDITION, CARRY, DIGITS, addition, carry_query
 
 from gedikit.errors import DataError, UsageError
-from gedikit.symbolic import Constraint, Examples, best_relabelling
+from gedikit.symbolic import Constraint, Examples, best_relabelling, name_clusters
 
 NAIVE = DIGITS + (
     "number([], R, R).\n"
@@ -74,6 +76,46 @@ PROGRAMS = {
         "the neural predicate digit is declared twice: give each its own name",
     ),
     "values twice": ("nn(net, [X], Y, [1, 1]) :: e(X, Y).\nq :- e(a, 1).", "must list its values, each once"),
+    "too probable with what does not matter": (
+        "0.7::f(1); 0.6::f(2).\nq :- f(1), digit(a, 1).",
+        r"of f\(1\) and its alternatives add up to 1.3, not 1",
+    ),
+    "too probable under a condition": (
+        "0.7::f(1); 0.6::f(2) :- digit(a, 1).\nq :- f(1).",
+        r"of f\(1\) and its alternatives add up to 1.3, not 1",
+    ),
+    "too probable when computed": (
+        "P::f(1); 0.6::f(2) :- P is 0.7.\nq :- f(1), digit(a, 1).\nq :- f(2).",
+        r"of f\(1\) and its alternatives add up to 1.3, not 1",
+    ),
+    "negative probability": (
+        "-0.5::f.\nq :- f, digit(a, 1).",
+        "the probability of f is -0.5: give one between 0 and 1",
+    ),
+    "probability above one": (
+        "1.5::f(X).\nq :- f(a), digit(a, 1).",
+        r"the probability of f\(a\) is 1.5: give one between 0 and 1",
+    ),
+    "input without brackets": (
+        "nn(net, X, Y, [1, 2]) :: e(X, Y).\nq :- e(a, 1).",
+        r"nn\(net,X,Y,\[1, 2\]\) :: e has the input X, which is no list: write \[X\]",
+    ),
+    "inputs without an end": (
+        "nn(net, [X|T]) :: e(X).\nq :- e(a).",
+        r":: e has the input \[X \| T\], which is no list",
+    ),
+    "values without an end": (
+        "nn(net, [X], Y, [1|T]) :: e(X, Y).\nq :- e(a, 1).",
+        "must list its values, each once",
+    ),
+    "what the network does not see": (
+        "nn(net, [X], Y, [1, 2]) :: e(X, Z, Y).\nq :- e(a, b, 1).",
+        "e has Z in its head, which is neither an input nor the output",
+    ),
+    "what the network does not see, true or false": (
+        "nn(net, [X]) :: e(X, _).\nq :- e(a, b).",
+        "e has _ in its head, which is neither an input nor the output",
+    ),
     "lost output": ("nn(net, [X], Z, [1, 2]) :: e(X, Y).\nq :- e(a, 1).", "must have its output Z as a variable"),
 }
 
@@ -92,6 +134,17 @@ def test_queries():
         Constraint.from_program(DIGITS + "q(X) :- digit(X, 1).", "q(a")
     with pytest.raises(UsageError, match="q depends on no neural predicate"):
         Constraint.from_program("0.3::f.\nq :- f.", "q")
+
+
+def test_terms_nested_too_deeply():
+    Constraint.from_program(DIGITS + "q :- digit(a, 1).", "q")  # ProbLog sets the limit when it is loaded
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(len(inspect.stack()) + 200)
+        with pytest.raises(UsageError, match="nested too deeply for ProbLog: give shorter lists"):
+            Constraint.from_program(DIGITS + "q(_) :- digit(a, 1).", f"q([{','.join('x' * 400)}])")
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +177,8 @@ def test_libraries_that_are_not_installed(library, monkeypatch):
     assert addition().log_probability([torch.zeros(1, 10)] * 3).exp().item() == pytest.approx(55)
 
 
+TWO_NETWORKS = "nn(one, [X], Y, [0, 1]) :: p(X, Y).\nnn(two, [X], Y, [0, 1]) :: r(X, Y).\nq :- p(a, X), r(b, X)."
+
 REFUSED = {
     "predicate without tuples": (
         lambda: Constraint(lambda a, b: a + b > 99, (10, 10)),
@@ -145,6 +200,23 @@ REFUSED = {
         lambda: Constraint(lambda a, b: a < b, (2,)),
         "domains has 1 entries and the predicate 2 parameters",
     ),
+    "domains as a number": (
+        lambda: Constraint(lambda a: a, domains=3),
+        r"domains is 3: give a domain for every variable, such as \(3,\) for one",
+    ),
+    "domains of a table as a number": (lambda: Constraint.from_table([(0,)], 3), "domains is 3: give a domain"),
+    "domain that is no domain": (
+        lambda: Constraint(lambda a: a, (2.5,)),
+        "the domain of a is 2.5: give a number of values or the values themselves",
+    ),
+    "values that are no values": (lambda: Constraint(lambda a: a, ([[1], [2]],)), r"the domain of a is \[\[1\], "),
+    "predicate without names": (
+        lambda: Constraint(max, (2, 2)),
+        "the predicate max does not say what its parameters are called: give names",
+    ),
+    "no predicate": (lambda: Constraint(3, (2, 2)), "the predicate given does not say what its parameters"),
+    "no tuples": (lambda: Constraint.from_table([0, 1], (3,)), r"tuples has 0, which is no tuple: give \(0,\)"),
+    "no list of tuples": (lambda: Constraint.from_table(iter([(0,)]), (3,)), "tuples is .*: give a list with"),
     "no domains": (lambda: Constraint.from_table([], ()), "domains is empty"),
     "empty domain": (lambda: Constraint(lambda a: a, (0,)), "the domain of a is empty"),
     "domain": (lambda: Constraint(lambda a: a, ((1, 1),)), r"the domain of a names a value twice: \(1, 1\)"),
@@ -163,6 +235,14 @@ REFUSED = {
     "columns": (
         lambda: addition().log_probability([torch.zeros(2, c) for c in (10, 10, 9)]),
         "log_p of c has 9 columns and the variable 10 values",
+    ),
+    "no columns": (
+        lambda: addition().log_probability(torch.zeros(3)),
+        "log_p of a has 0 columns and the variable 10 values",
+    ),
+    "integers": (
+        lambda: addition().log_probability([torch.zeros(2, 10).long()] * 3),
+        r"log_p of a has numbers of type torch.int64: give log-probabilities",
     ),
     "rows": (
         lambda: addition().log_probability([torch.zeros(n, 10) for n in (2, 3, 2)]),
@@ -198,6 +278,27 @@ REFUSED = {
     ),
     "no worlds": (lambda: addition().explain([torch.zeros(10)] * 3, k=0), "k must be at least 1, not 0"),
     "examples": (lambda: Examples(addition(), torch.zeros(2, 2).long()), r"numbers has shape \(2, 2\): give a row"),
+    "no examples": (lambda: Examples(addition(), torch.zeros(0, 3).long()), "numbers has no rows: give those of"),
+    "no examples to name": (
+        lambda: best_relabelling([torch.zeros(0, 10)] * 3, addition()),
+        "log_p has no rows: give those of at least one example",
+    ),
+    "smoothing": (
+        lambda: name_clusters(addition(), torch.tensor([[0, 1, 2]]), 3, smoothing=float("nan")),
+        "starts must be at least 1 and smoothing positive and finite, not 2000 and nan",
+    ),
+    "networks of examples": (
+        lambda: Examples(Constraint.from_program(TWO_NETWORKS, "q"), torch.tensor([[0, 1]])),
+        "Examples needs variables with the same values and the same network",
+    ),
+    "networks to relabel": (
+        lambda: best_relabelling([torch.zeros(1, 2)] * 2, Constraint.from_program(TWO_NETWORKS, "q")),
+        "best_relabelling needs variables with the same values and the same network",
+    ),
+    "networks to name": (
+        lambda: name_clusters(Constraint.from_program(TWO_NETWORKS, "q"), torch.tensor([[0, 1]]), 2),
+        "name_clusters needs variables with the same values and the same network",
+    ),
     "images": (
         lambda: Examples(addition(), torch.tensor([[1, 2, 3]])).log_probability(torch.zeros(4, 10)),
         "log_p has 4 rows: give one for each of 3 images",
@@ -231,3 +332,15 @@ def test_arguments(name):
 def test_an_example_that_cannot_satisfy_the_constraint_is_not_explained():
     with pytest.raises(DataError, match=r"<lambda>\(a, b, c\) has probability zero for this log_p"):
         addition().explain([torch.eye(10)[d].log() for d in (2, 3, 6)])
+
+
+def test_what_can_be_meant_is_not_refused():
+    constraint = Constraint(max, np.array([3, 2]), names=("a", "b"))
+    assert [v.values for v in constraint.variables] == [(0, 1, 2), (0, 1)]
+    log_p = [np.log(np.full(n, 1 / n)) for n in (3, 2)]
+    assert constraint.log_probability(log_p).exp().item() == pytest.approx(5 / 6)
+    numbers = np.array([[0, 1, 2], [2, 1, 0]])
+    examples = Examples(addition(), numbers)
+    assert examples.log_probability(np.full((3, 10), np.log(0.1))).exp().tolist() == pytest.approx([0.055] * 2)
+    named, same = (name_clusters(addition(), x, 3, starts=5) for x in (numbers, torch.tensor(numbers)))
+    torch.testing.assert_close(named.log_posterior, same.log_posterior)

@@ -80,6 +80,8 @@ def test_examples_that_do_not_tell_two_clusters_apart_leave_no_margin():
     assert found.margin == 0
     assert found.satisfied.tolist() == [20, 20]
     assert found.namings[:, 0].tolist() == [0, 0]
+    assert found.namings[0].tolist() == list(range(10))
+    assert found.as_named == 20
 
 
 def test_programs_are_searched_like_tables():
@@ -93,3 +95,35 @@ def test_the_same_seed_finds_the_same_namings():
     log_p, _ = clusters(100, 1.0, 0)
     a, b = (best_relabelling(log_p, addition(), seed=4) for _ in range(2))
     assert torch.equal(a.namings, b.namings)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_only_names_that_the_examples_ask_for_change(soft):
+    """1 and 2 are exchanged; 8 and 9 are never seen, so that exchanging them too would be as good."""
+    terms = PAIRS[PAIRS.sum(1) < 8]
+    digits = torch.cat([terms, terms.sum(1, keepdim=True)], 1)
+    exchanged = torch.tensor([0, 2, 1, 3, 4, 5, 6, 7, 8, 9])
+    labels = exchanged[digits]
+    log_p = torch.log_softmax(16 * torch.nn.functional.one_hot(labels, 10).float(), -1).unbind(1)
+    found = best_relabelling(log_p, addition(), soft=soft)
+    assert found.namings[0].tolist() == exchanged.tolist()
+    assert found.satisfied.tolist() == pytest.approx([len(terms)] * 2, rel=1e-4)
+    assert found.margin == pytest.approx(0, abs=1e-3)
+    assert found.as_named == pytest.approx((labels[:, 0] + labels[:, 1] == labels[:, 2]).sum().item(), rel=1e-4)
+    assert found.exact
+    again = best_relabelling([found.apply(x) for x in log_p], addition(), soft=soft)
+    assert again.namings[0].tolist() == list(range(10))
+    assert again.as_named == pytest.approx(len(terms), rel=1e-4)
+
+
+def test_a_single_value_has_a_single_naming():
+    found = best_relabelling([torch.zeros(4, 1)] * 2, Constraint(lambda a, b: a == b, (1, 1)))
+    assert (found.namings.tolist(), found.satisfied.tolist(), found.as_named) == ([[0]], [4.0], 4.0)
+    assert found.exact
+
+
+def test_arrays_are_named_like_tensors():
+    log_p, truth = clusters(80, 0.0, 3)
+    found = best_relabelling([x.numpy() for x in log_p], addition())
+    assert torch.equal(found.namings[0], truth)
+    torch.testing.assert_close(found.apply(log_p[0].numpy()), found.apply(log_p[0]))

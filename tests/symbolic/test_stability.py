@@ -73,3 +73,15 @@ def test_probabilities_far_below_the_smallest_float_keep_their_gradients():
     gradients = torch.autograd.grad(value.sum(), log_p)
     for gradient in gradients:
         assert gradient.sum().item() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_evidence_that_cannot_hold_leaves_probability_zero_and_gradients_that_are_numbers():
+    program = "nn(net, [X], Y, [0, 1, 2]) :: a(X, Y).\nq :- a(x, 2).\ne :- \\+ a(x, 0).\nevidence(e)."
+    constraint = Constraint.from_program(program, "q")
+    log_p = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2]]).log().requires_grad_()
+    value = constraint.log_probability([log_p])
+    assert value.tolist() == [-torch.inf, pytest.approx(torch.tensor(0.4).log().item())]
+    (gradient,) = torch.autograd.grad(value.sum(), log_p)
+    assert torch.isfinite(gradient[0]).all()
+    torch.testing.assert_close(gradient[1], torch.tensor([0.0, -0.6, 0.6]))
+    assert constraint.satisfaction().tolist() == [0.0, 0.0, 1.0]

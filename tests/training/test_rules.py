@@ -6,8 +6,11 @@ import torch
 
 from gedikit import GEDI
 from gedikit.errors import DataError, UsageError
+from gedikit.methods import get_method
 from gedikit.symbolic import Constraint
+from gedikit.training.fit import prepare
 from gedikit.training.rules import Rules
+from gedikit.training.terms import TERMS
 
 SUM = Constraint(lambda a, b, c: a + b == c, domains=(3, 3, 3))
 ALLOWED = np.array([(a, b, a + b) for a in range(3) for b in range(3 - a)])
@@ -49,13 +52,10 @@ def test_the_rule_alone_is_satisfied_by_zero_for_everything():
     model = GEDI(3, method="nesy", max_iter=300, random_state=0, options=OPTIONS)
     model.fit_examples(x, SUM, sums(labels, 200, 0))
     assert model.history_[-1]["constraint"] < 0.1  # satisfied
-    assert model.diagnose(x).numbers["largest_cluster"] > 0.3  # whatever it means
+    assert model.diagnose(x).numbers["largest_cluster"] > 0.95  # whatever it means
 
 
 def test_rows_of_an_example_stay_together():
-    from gedikit.methods import get_method
-    from gedikit.training.fit import prepare
-
     x, labels = blobs(300, 0)
     examples = sums(labels, 100, 0)
     method = get_method("gedi-symbols")
@@ -73,13 +73,80 @@ def test_rows_of_an_example_stay_together():
         ("gedi", [[0, 1, 2]], {}, UsageError, "'gedi' has no term for rules"),
         ("nesy", [[0, 1]], {}, UsageError, "one number for each of a, b, c"),
         ("nesy", [[0, 1, 300]], {}, DataError, "rows from 0 to 299, not 300"),
+        ("nesy", [[0, -1, 2]], {}, DataError, "rows from 0 to 299, not -1"),
         ("nesy", [[0, 1, 1]], {}, DataError, "the same row twice"),
+        ("nesy", [[0.9, 1.9, 2.9]], {}, UsageError, "type float64: give whole numbers"),
+        ("nesy", [[0, 1, 2], [3, 4]], {}, UsageError, "rows of different lengths"),
+        ("nesy", [["a", "b", "c"]], {}, UsageError, "give whole numbers"),
     ],
 )
 def test_wrong_rules_are_a_sentence(method, examples, options, error, words):
     x, _ = blobs(300, 0)
     with pytest.raises(error, match=words):
         GEDI(3, method=method, max_iter=2, options={**OPTIONS, **options}).fit_examples(x, SUM, examples)
+
+
+def test_a_function_is_no_constraint_yet():
+    with pytest.raises(UsageError, match="constraint is a function: state it as a Constraint"):
+        GEDI(3, method="nesy").fit_examples(blobs(50, 0)[0], lambda a, b: a == b, [[0, 1]])
+
+
+def prepared(constraint: Constraint, n_clusters: int, examples: np.ndarray, x: np.ndarray, **changes):
+    method = get_method("gedi-symbols")
+    settings = method.settings(**{**OPTIONS, **changes})
+    rules = Rules(constraint, examples)
+    return prepare(x, method, settings, n_clusters=n_clusters, rules=rules, device="cpu"), rules
+
+
+def test_clusters_that_never_occur_do_not_keep_the_others_from_their_names():
+    """3 and 4 could exchange their names at will: the best two namings are equally good."""
+    wide = Constraint(lambda a, b, c: a + b == c and c < 3, domains=(5, 5, 5))
+    x, labels = blobs(300, 0)
+    ready, rules = prepared(wide, 5, sums(labels, 200, 0), x, iterations=150)
+    state = ready.new_state()
+    for _ in range(150):
+        ready.step(state)
+    kept = {name: tensor.clone() for name, tensor in state.tensors().items()}
+    state.exchange_clusters(torch.tensor([1, 2, 0, 3, 4]))
+    refresh = TERMS["constraint"].refresh
+    assert refresh is not None
+    moved = [name for name, tensor in state.tensors().items() if not torch.equal(tensor, kept[name])]
+    assert moved == ["weights", "average_weights", "optimiser.exp_avg", "optimiser.exp_avg_sq"]
+    refresh(state, ready.settings, ready.inputs.views, rules)
+    assert "exchanged their names" in state.events[-1]
+    for name, tensor in state.tensors().items():
+        assert torch.equal(tensor, kept[name]), name
+    before = len(state.events)
+    refresh(state, ready.settings, ready.inputs.views, rules)
+    assert len(state.events) == before  # nothing is better than what is right
+
+
+def test_epochs_go_through_all_examples_however_few_rows_they_share():
+    x, labels = blobs(60, 0)
+    examples = sums(labels, 900, 0)
+    ready, _ = prepared(SUM, 3, examples, x, epochs=10, batch_size=400)
+    assert ready.settings.batch_size == 399
+    assert ready.settings.iterations == 10 * (examples.size // 399)
+    state = ready.new_state()
+    assert len(ready.step.views.batch(ready.settings.batch_size, 0, 0, state.generator)[0]) == 399
+
+
+def test_clusters_stand_for_values_which_a_file_keeps(tmp_path):
+    names = Constraint(lambda a, b, c: a + b == c + 1, domains=((1, 2, 3),) * 3, names="abc")
+    x, labels = blobs(300, 0)
+    model = GEDI(3, method="gedi-symbols", max_iter=200, random_state=0, options=OPTIONS)
+    with pytest.raises(AttributeError, match="after fit_examples"):
+        GEDI(3, max_iter=2, options=OPTIONS).fit(x).values_  # noqa: B018
+    model.fit_examples(x, names, sums(labels, 200, 0))
+    model.save(tmp_path / "model.safetensors")
+    again = GEDI.load(tmp_path / "model.safetensors")
+    assert np.mean(again.values_[again.predict(x)] == labels + 1) > 0.98
+
+
+def test_a_fit_to_examples_can_be_watched(capfd):
+    x, labels = blobs(100, 0)
+    GEDI(3, method="nesy", max_iter=5, verbose=1, options=OPTIONS).fit_examples(x, SUM, sums(labels, 20, 0))
+    assert "5/5" in capfd.readouterr().err
 
 
 def test_batches_hold_whole_examples():

@@ -138,7 +138,7 @@ def sample(
     start: Annotated[
         str,
         typer.Option(
-            help="buffer: the chains of the training; noise: uniform, for images with the data's mean and covariance."
+            help="buffer: chains of the training; noise: uniform, for images with the data's mean and covariance."
         ),
     ] = "buffer",
     seed: Seed = 0,

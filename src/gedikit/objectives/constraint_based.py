@@ -27,15 +27,20 @@ def constraint_loss(
             f"weights has shape {tuple(weights.shape)} and log_probability {tuple(log_probability.shape)}:"
             " give one weight an example"
         )
-    total = batch.over_processes((weights * log_probability).sum(-1))
+    total = batch.over_processes(_product(weights, log_probability).sum(-1))
     return -total / batch.over_processes(weights.sum(-1))
 
 
 @full_precision
 def reading_loss(log_p: Float[Tensor, "*m n c"], reading: Float[Tensor, "*m n c"]) -> Float[Tensor, "*m"]:
     """Mean cross-entropy to what is thought of some rows beforehand; others have zeros there and are left out."""
-    total = batch.over_processes((reading * log_p).sum((-2, -1)))
+    total = batch.over_processes(_product(reading, log_p).sum((-2, -1)))
     return -total / batch.over_processes(reading.sum((-2, -1))).clamp(min=1)
+
+
+def _product(p: Tensor, log_q: Tensor) -> Tensor:
+    """p log q, which is 0 where p is, whatever q."""
+    return p * torch.where(p == 0, 0.0, log_q)
 
 
 def constraint_loss_optimum() -> float:
@@ -47,7 +52,7 @@ def constraint_loss_optimum() -> float:
 def entropy_of_mean(log_p: Float[Tensor, "*m n c"]) -> Float[Tensor, "*m"]:
     """−H(1/n Σ p(y|x_j)): −ln c where all classes are used equally often."""
     log_mean = batch.row_logsumexp(log_p) - math.log(batch.n_rows(log_p))
-    return torch.sum(log_mean.exp() * log_mean, -1)
+    return _product(log_mean.exp(), log_mean).sum(-1)
 
 
 def entropy_of_mean_optimum(n_classes: int) -> float:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -67,7 +68,7 @@ class Job(Protocol[R]):
 
     @property
     def key(self) -> str:
-        """Names the job and everything its results depend on."""
+        """Names the job and all that is asked of it."""
         ...
 
     @property
@@ -88,6 +89,16 @@ class Done(Generic[R]):
     job: Job[R]
     results: list[R]
     seconds: float
+    by_this_code: bool = True
+
+
+@lru_cache
+def code_digest() -> str:
+    """Of all modules of the package: versions stay the same while it is worked on."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def key_of(name: str, *content: object) -> str:
@@ -98,7 +109,9 @@ def key_of(name: str, *content: object) -> str:
 
 def curve(rows: Sequence[dict[str, float]], names: Sequence[str]) -> list[dict[str, float]]:
     """So many rows of a history, with these measurements, as a figure can show."""
-    return [{name: row[name] for name in names if name in row} for row in rows[:: max(1, len(rows) // _CURVE_ROWS)]]
+    apart = max(1, -(-len(rows) // _CURVE_ROWS))
+    kept = rows[::-apart][::-1]  # the last one in any case
+    return [{name: row[name] for name in names if name in row} for row in kept]
 
 
 def timed(job: Job[R], device: str, observer: Observer | None = None) -> Done[R]:
@@ -117,6 +130,11 @@ def run_all(jobs: Sequence[Job[R]], plan: Plan, console: Console) -> list[Done[R
     todo = [job for job in jobs if kept[job.key] is None]
     if len(todo) < len(jobs):
         console.print(f"{len(jobs) - len(todo)} of {len(jobs)} jobs are in {out} already")
+    others = sum(done is not None and not done.by_this_code for done in kept.values())
+    if others:
+        console.print(
+            f"{others} of them were computed by another state of the code: remove {out / 'fits'} to repeat them"
+        )
     n_fits = sum(job.n_fits for job in todo)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -175,21 +193,26 @@ def _side_by_side(jobs: Sequence[Job[R]], device: str, workers: int, heard: Hear
     shares: dict[str, float] = {}
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(messages, stop)) as pool:
         pending = {pool.submit(_work, job, device) for job in jobs}
+        error: BaseException | None = None
         try:
-            while pending:
+            while pending and error is None:
                 finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
                 while not messages.empty():
                     key, share = messages.get()
                     shares[key] = share
                 heard(shares)
                 for future in finished:
-                    done = future.result()
-                    shares[done.job.key] = 1.0
-                    yield done
-        except BaseException:
+                    error = error or future.exception()
+                    if future.exception() is None:
+                        done = future.result()
+                        shares[done.job.key] = 1.0
+                        yield done
+        finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
-            raise
+        if error is not None:
+            yield from (f.result() for f in pending if not f.cancelled() and f.exception() is None)
+            raise error
 
 
 class _WorkerTeller(_Teller):
@@ -229,7 +252,7 @@ def _path(job: Job[Any], out: Path) -> Path:
 
 
 def _write(done: Done[Any], out: Path) -> None:
-    content = {"seconds": done.seconds, "results": [asdict(r) for r in done.results]}
+    content = {"code": code_digest(), "seconds": done.seconds, "results": [asdict(r) for r in done.results]}
     write_text(_path(done.job, out), json.dumps(content))
 
 
@@ -238,4 +261,5 @@ def _read(job: Job[R], out: Path) -> Done[R] | None:
     if not path.exists():
         return None
     content = json.loads(path.read_text(encoding="utf-8"))
-    return Done(job, [job.read(r) for r in content["results"]], content["seconds"])
+    same = content.get("code") == code_digest()
+    return Done(job, [job.read(r) for r in content["results"]], content["seconds"], same)

@@ -1,10 +1,16 @@
 """How much grounding and compiling may take, and the libraries they need."""
 
 import importlib
+import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from gedikit.errors import UsageError
+
+MAX_SECONDS, MAX_NODES = 60.0, 4_000_000  # nodes of a diagram: about 150 bytes each
+STACK = 512 * 2**20  # bytes, of which only those that are needed are taken
+T = TypeVar("T")
 
 
 def needs(module: str, library: str) -> Any:
@@ -34,3 +40,29 @@ class Budget:
                 f" or max_nodes={self.nodes}: raise them, or write rules that pass intermediate results on"
                 " (a carry rather than whole numbers)"
             )
+
+    def spend_on(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done on a stack large enough for libraries that recur deeply in C."""
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as error:
+                errors.append(error)
+
+        worker = threading.Thread(target=run, daemon=True)
+        before = threading.stack_size(STACK)
+        try:
+            try:
+                worker.start()
+            finally:
+                threading.stack_size(before)
+            worker.join()
+        except BaseException:
+            self.seconds = -1.0  # interrupted: the next check ends the work
+            raise
+        if errors:
+            raise errors[0]
+        return results[0]

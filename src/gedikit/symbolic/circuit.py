@@ -64,6 +64,7 @@ class _Parts:
 class Circuit:
     """Rows are the inputs, then the constants, then the sums; `roots` are the rows of the results."""
 
+    @torch.inference_mode(False)  # training needs these tensors too
     def __init__(self, n_inputs: int, constants: Sequence[float], sums: Sequence[Sum], roots: Sequence[int]):
         self.n_inputs = n_inputs
         self.n_products = sum(len(s.products) for s in sums)
@@ -89,6 +90,7 @@ class Circuit:
         parts = self._on(inputs.device)
         return _forward(parts.leaves(inputs), parts.levels, best=True)[parts.roots]
 
+    @torch.inference_mode(False)
     def _on(self, device: torch.device) -> _Parts:
         """A copy where the input is, made once and kept: a captured graph neither copies nor forgets."""
         if device not in self._parts:

@@ -42,9 +42,9 @@ class Compiled:
         return self.circuit(columns)[0]
 
     def log_probability(self, columns: Float[Tensor, "i n"]) -> Float[Tensor, " n"]:
-        """log-probability of the query, given the evidence."""
+        """log-probability of the query, given the evidence; −inf where that is impossible."""
         roots = self.circuit(columns)
-        return roots[0] if self.given is TRUE else roots[0] - roots[1]
+        return roots[0] if self.given is TRUE else roots[0] - torch.where(roots[1] == -inf, 0.0, roots[1])
 
     def worlds(self, columns: Float[Tensor, " i"], k: int) -> Worlds:
         """The k most probable values of the variables, facts summed out, and the log-weights of each.

@@ -49,8 +49,12 @@ class Booleans:
 
 def compiled(roots: Sequence[Formula], variables: Sequence[Variable], budget: Budget) -> Circuit:
     """A circuit of the log-probability of every formula, over the values of `variables`."""
-    groups, nodes = diagrams(roots, budget)
-    return _Rows(groups, variables).circuit(nodes)
+
+    def circuit() -> Circuit:
+        groups, nodes = diagrams(roots, budget)
+        return _Rows(groups, variables).circuit(nodes)
+
+    return budget.spend_on(circuit)
 
 
 def diagrams(roots: Sequence[Formula], budget: Budget) -> tuple[list[Booleans], list[Node]]:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import exp, prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from gedikit.errors import DataError, UsageError
-from gedikit.symbolic.budget import Budget
+from gedikit.symbolic.budget import MAX_NODES, MAX_SECONDS, Budget
 from gedikit.symbolic.compiled import Compiled
 from gedikit.symbolic.explanation import Explanation, ImpliedPrior, World
 from gedikit.symbolic.formula import TRUE, All
@@ -21,7 +21,6 @@ from gedikit.symbolic.program import grounded
 from gedikit.symbolic.table import Table, enumerated, listed
 from gedikit.symbolic.variables import Posteriors, Variable, checked, variables_over
 
-MAX_SECONDS, MAX_NODES = 60.0, 4_000_000  # nodes of a diagram: about 150 bytes each
 MAX_DENSE = 200_000
 
 
@@ -45,15 +44,8 @@ class Constraint:
         domains: Sequence[int | Sequence[Hashable]],
         names: Sequence[str] | None = None,
     ):
-        parameters = list(inspect.signature(predicate).parameters.values())
-        if names is None and any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
-            names = [f"x{i}" for i in range(len(domains))]
-        if names is None and len(parameters) != len(domains):
-            raise UsageError(
-                f"domains has {len(domains)} entries and the predicate {len(parameters)} parameters: give one each"
-            )
-        variables = variables_over(domains, [p.name for p in parameters] if names is None else names)
-        name = f"the predicate {getattr(predicate, '__name__', 'given')}({', '.join(v.name for v in variables)})"
+        variables = variables_over(domains, lambda n: _parameters(predicate, n) if names is None else names)
+        name = f"the predicate {_called(predicate)}({', '.join(v.name for v in variables)})"
         self._state(enumerated(variables, predicate, name), name)
 
     @classmethod
@@ -70,7 +62,7 @@ class Constraint:
         >>> [v.name for v in kinds.variables]
         ['x0', 'x1']
         """
-        variables = variables_over(domains, [f"x{i}" for i in range(len(domains))] if names is None else names)
+        variables = variables_over(domains, lambda n: [f"x{i}" for i in range(n)] if names is None else names)
         return cls._of(listed(variables, tuples, weights), f"the table of {len(tuples)} tuples")
 
     @classmethod
@@ -97,8 +89,9 @@ class Constraint:
 
     @property
     def one_domain(self) -> bool:
-        """Whether all variables have the same values, so that one network can label all of them."""
-        return len({v.values for v in self.variables}) == 1
+        """Whether one network can label all variables: they have the same values and name no two networks."""
+        networks = {v.network for v in self.variables} - {None}
+        return len({v.values for v in self.variables}) == 1 and len(networks) <= 1
 
     def log_probability(self, log_p: Posteriors) -> Float[Tensor, "*b"]:
         """log P(constraint | x) of every row, from normalised log-posteriors of every variable.
@@ -125,7 +118,7 @@ class Constraint:
         worlds = [
             World(
                 {v.name: v.values[i] for v, i in zip(self.variables, positions, strict=True)},
-                float((torch.as_tensor(weight) - joint).exp()),
+                min(1.0, exp(weight - float(joint))),
             )
             for positions, weight in self.body.worlds(columns[:, 0], k)
         ]
@@ -151,7 +144,7 @@ class Constraint:
             )
         every = torch.cartesian_prod(*(torch.arange(v.size) for v in self.variables)).reshape(worlds, -1)
         known = [one_hot(every[:, i], v.size).double().log() for i, v in enumerate(self.variables)]
-        return self.log_probability(known).exp().nan_to_num(0.0).reshape([v.size for v in self.variables])
+        return self.log_probability(known).exp().reshape([v.size for v in self.variables])
 
     def __and__(self, other: "Constraint") -> "Constraint":
         """Both constraints hold; variables of the same name are the same variable, facts of programs are not."""
@@ -171,7 +164,9 @@ class Constraint:
         (a, given_a), (b, given_b) = self.body.formula(), other.body.formula()
         evidence = [g for g in (given_a, given_b) if g is not TRUE]
         given = All(tuple(evidence)) if evidence else TRUE
-        return self._of(Compiled(variables, All((a, b)), given, Budget(MAX_SECONDS, MAX_NODES), name), name)
+        (seconds_a, nodes_a), (seconds_b, nodes_b) = self.body.limits, other.body.limits
+        budget = Budget(max(seconds_a, seconds_b), max(nodes_a, nodes_b))
+        return self._of(Compiled(variables, All((a, b)), given, budget, name), name)
 
     def renamed(self, names: Mapping[str, str]) -> "Constraint":
         """The same constraint with other names; variables that get the same name become one.
@@ -211,9 +206,29 @@ class Constraint:
 
     def _marginals(self, columns: Float[Tensor, "i 1"]) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
         """log P and p(value | constraint) = ∂ log P / ∂ log p(value) of every variable."""
-        columns = columns.clone().requires_grad_()
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
+            columns = columns.clone().requires_grad_()
             joint = self.body.log_joint(columns)[0]
             (gradient,) = torch.autograd.grad(joint, columns)
         parts = gradient[:, 0].split([v.size for v in self.variables])
         return joint.detach(), {v.name: part for v, part in zip(self.variables, parts, strict=True)}
+
+
+def _parameters(predicate: Callable[..., Any], n: int) -> list[str]:
+    """What a predicate calls its n parameters."""
+    try:
+        parameters = list(inspect.signature(predicate).parameters.values())
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"the predicate {_called(predicate)} does not say what its parameters are called: give names, or"
+            " a function such as lambda a, b: a < b"
+        ) from None
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        return [f"x{i}" for i in range(n)]
+    if len(parameters) != n:
+        raise UsageError(f"domains has {n} entries and the predicate {len(parameters)} parameters: give one each")
+    return [p.name for p in parameters]
+
+
+def _called(predicate: Callable[..., Any]) -> str:
+    return getattr(predicate, "__name__", "given")

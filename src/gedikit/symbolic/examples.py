@@ -1,5 +1,6 @@
 """Examples as tuples of images: an image may be in many examples, or twice in one."""
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -23,14 +24,20 @@ class Examples:
     tensor([0.0550, 0.0500])
     """
 
-    def __init__(self, constraint: Constraint, numbers: Int[Tensor, "n v"]):
+    @torch.inference_mode(False)  # training needs these tensors too
+    def __init__(self, constraint: Constraint, numbers: Int[Tensor, "n v"] | Int[np.ndarray, "n v"]):
+        numbers = torch.as_tensor(numbers)
         if numbers.ndim != 2 or numbers.shape[1] != len(constraint.variables):
             raise UsageError(
                 f"numbers has shape {tuple(numbers.shape)}: give a row for every example and one image for each of"
                 f" {len(constraint.variables)} variables"
             )
+        if not len(numbers):
+            raise UsageError("numbers has no rows: give those of at least one example")
         if not constraint.one_domain:
-            raise UsageError("Examples needs variables with the same values: one network labels all images")
+            raise UsageError(
+                "Examples needs variables with the same values and the same network: one labels all images"
+            )
         self.constraint = constraint
         self.images, places = numbers.unique(return_inverse=True)
         patterns, which = _first_places(places).unique(dim=0, return_inverse=True)
@@ -44,8 +51,11 @@ class Examples:
     def __len__(self) -> int:
         return len(self._order)
 
-    def log_probability(self, log_p: Float[Tensor, "*m u c"]) -> Float[Tensor, "*m n"]:
+    def log_probability(
+        self, log_p: Float[Tensor, "*m u c"] | Float[np.ndarray, "*m u c"]
+    ) -> Float[Tensor, "*m n"]:
         """log P(constraint) of every example, from the log-posteriors of `images`, in their order."""
+        log_p = torch.as_tensor(log_p)
         if log_p.shape[-2] != len(self.images):
             raise UsageError(f"log_p has {log_p.shape[-2]} rows: give one for each of {len(self.images)} images")
         parts = [

@@ -11,9 +11,10 @@ derivative of the constraint's log-probability, which a circuit has without goin
 """
 
 from dataclasses import dataclass
-from math import log, prod
+from math import inf, log, prod
 from typing import Protocol
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
@@ -58,7 +59,7 @@ class Naming:
 @torch.no_grad()
 def name_clusters(
     constraint: Constraint,
-    clusters: Int[Tensor, "n v"],
+    clusters: Int[Tensor, "n v"] | Int[np.ndarray, "n v"],
     n_clusters: int,
     *,
     starts: int = 2000,
@@ -78,9 +79,12 @@ def name_clusters(
     >>> torch.equal(found.log_posterior.argmax(-1), digits)
     True
     """
+    clusters = torch.as_tensor(clusters)
     _refuse_what_does_not_fit(constraint, clusters, n_clusters)
-    if starts < 1 or smoothing <= 0:
-        raise UsageError(f"starts must be at least 1 and smoothing positive, not {starts} and {smoothing}")
+    if starts < 1 or not 0 < smoothing < inf:
+        raise UsageError(
+            f"starts must be at least 1 and smoothing positive and finite, not {starts} and {smoothing}"
+        )
     rule = _rule(constraint, clusters.device)
     model = _Model(rule, clusters, n_clusters)
     generator = torch.Generator().manual_seed(seed)
@@ -245,7 +249,9 @@ def _normalised(shows: Shows) -> Shows:
 def _refuse_what_does_not_fit(constraint: Constraint, clusters: Tensor, n_clusters: int) -> None:
     variables = constraint.variables
     if not constraint.one_domain:
-        raise UsageError("name_clusters needs variables with the same values: all of them show the same clusters")
+        raise UsageError(
+            "name_clusters needs variables with the same values and the same network: all show the same clusters"
+        )
     if clusters.ndim != 2 or clusters.shape[1] != len(variables) or not len(clusters):
         raise UsageError(
             f"clusters has shape {tuple(clusters.shape)}: give a line for every example and a cluster for each of"

@@ -14,6 +14,7 @@ from gedikit.symbolic.budget import needs
 
 Term = Any  # ProbLog has no types
 NEURAL = "$neural"  # no program can write this
+ROUNDING, WRITTEN = 1e-9, 1e-5  # errors of sums of probabilities: of those computed, and written with few digits
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ def clauses_of(program: str) -> tuple[Any, list[Declaration]]:
                 f"{annotation}::{head.functor} has a probability to be learned: only networks learn here"
             )
         if annotation is None or annotation.functor != "nn":
+            _check_shares(clause, logic)
             clauses += clause
             continue
         declaration, heads = _neural(head, annotation, len(declarations), logic)
@@ -55,6 +57,23 @@ def clauses_of(program: str) -> tuple[Any, list[Declaration]]:
     return clauses, declarations
 
 
+def refuse_above_one(name: Term | str, total: float, error: float = ROUNDING) -> None:
+    if total > 1 + error:
+        raise UsageError(f"the probabilities of {name} and its alternatives add up to {total:g}, not 1")
+
+
+def _check_shares(clause: Term, logic: Any) -> None:
+    """Of an annotated disjunction as it is written: grounding leaves out alternatives that do not matter."""
+    if isinstance(clause, logic.AnnotatedDisjunction):
+        alternatives = clause.heads
+    elif isinstance(clause, logic.Or):
+        alternatives = clause.to_list()
+    else:
+        return
+    shares = [a.probability for a in alternatives if a.probability is not None and a.probability.is_constant()]
+    refuse_above_one(alternatives[0].with_probability(), sum(map(float, shares)), WRITTEN)
+
+
 def _neural(head: Term, annotation: Term, number: int, logic: Any) -> tuple[Declaration, list[Term]]:
     if annotation.arity not in (2, 4):
         raise UsageError(
@@ -62,6 +81,18 @@ def _neural(head: Term, annotation: Term, number: int, logic: Any) -> tuple[Decl
             " or nn(net, [X]) :: p(X)"
         )
     network, inputs = str(annotation.args[0]), annotation.args[1]
+    if not _is_list(inputs):
+        raise UsageError(f"{annotation} :: {head.functor} has the input {inputs}, which is no list: write [X]")
+    if annotation.arity == 4 and not (annotation.args[2].is_var() and annotation.args[2] in head.args):
+        raise UsageError(
+            f"{annotation} :: {head.functor} must have its output {annotation.args[2]} as a variable of the head"
+        )
+    loose = {v for arg in head.args for v in arg.variables()} - {*inputs.variables(), *annotation.args[2:3]}
+    if loose:
+        raise UsageError(
+            f"{annotation} :: {head.functor} has {min(map(str, loose))} in its head, which is neither an input nor"
+            f" the output: {head.functor} can only depend on what the network sees"
+        )
 
     def annotated(term: Term, value: int) -> Term:
         p = logic.Term(NEURAL, logic.Constant(number), logic.Constant(value), inputs)
@@ -70,15 +101,19 @@ def _neural(head: Term, annotation: Term, number: int, logic: Any) -> tuple[Decl
     if annotation.arity == 2:
         return Declaration(network, head.functor, (False, True)), [annotated(head, 1)]
     output, values = annotation.args[2], list(items(annotation.args[3]))
-    if not output.is_var() or output not in head.args:
-        raise UsageError(f"{annotation} :: {head.functor} must have its output {output} as a variable of the head")
-    if len(set(values)) != len(values) or not values:
+    if len(set(values)) != len(values) or not values or not _is_list(annotation.args[3]):
         raise UsageError(f"{annotation} must list its values, each once")
     heads = [
         annotated(logic.Term(head.functor, *(value if a == output else a for a in head.args)), i)
         for i, value in enumerate(values)
     ]
     return Declaration(network, head.functor, tuple(map(_value, values))), heads
+
+
+def _is_list(term: Term) -> bool:
+    while term.functor == "." and term.arity == 2:
+        term = term.args[1]
+    return bool(term.functor == "[]")
 
 
 def items(term: Term) -> Iterator[Term]:

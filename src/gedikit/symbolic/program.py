@@ -11,7 +11,7 @@ from typing import Any
 from gedikit.errors import UsageError
 from gedikit.symbolic.budget import Budget, needs
 from gedikit.symbolic.formula import FALSE, NEVER, TRUE, All, Fact, Formula, Is, Not, Some, leaves
-from gedikit.symbolic.neural import NEURAL, Declaration, Term, clauses_of, items
+from gedikit.symbolic.neural import NEURAL, Declaration, Term, clauses_of, items, refuse_above_one
 from gedikit.symbolic.variables import Variable
 
 
@@ -26,6 +26,16 @@ class Ground:
 
 def grounded(program: str, query: str, budget: Budget) -> Ground:
     """What has to hold for the query, as a formula over the inputs of neural predicates."""
+    try:
+        return _grounded(program, query, budget)
+    except RecursionError:
+        raise UsageError(
+            "the terms of the program or the query are nested too deeply for ProbLog: give shorter lists, or state"
+            " several constraints and join them with &"
+        ) from None
+
+
+def _grounded(program: str, query: str, budget: Budget) -> Ground:
     logic, errors = needs("problog.logic", "problog"), needs("problog.errors", "problog")
     try:
         term = logic.Term.from_string(query)
@@ -105,12 +115,12 @@ class _Formulas:
         groups: dict[Any, list[tuple[int, float, Any]]] = {}
         for key, node, kind in self.dag:
             if kind == "atom" and not node.is_extra and node.probability.functor != NEURAL:
-                groups.setdefault(node.group or key, []).append((key, _number(node.probability), node.name))
+                share = _share(node.probability, _shown(node.name))
+                groups.setdefault(node.group or key, []).append((key, share, node.name))
         choices: dict[int, tuple[Fact, int]] = {}
         for members in groups.values():
             name, rest = _shown(members[0][2]), 1 - sum(p for _, p, _ in members)
-            if rest < -1e-9:
-                raise UsageError(f"the probabilities of {name} and its alternatives add up to {1 - rest:g}, not 1")
+            refuse_above_one(name, 1 - rest)
             shares = [p for _, p, _ in members] + ([rest] if rest > 1e-12 else [])
             fact = Fact(name, tuple(log(p) if p > 0 else -inf for p in shares))
             choices |= {key: (fact, i) for i, (key, _, _) in enumerate(members)}
@@ -149,11 +159,14 @@ def _shown(name: Term) -> str:
     return str(name.args[2] if name.functor == "choice" else name)
 
 
-def _number(probability: Term) -> float:
+def _share(probability: Term, name: str) -> float:
     try:
-        return float(probability.compute_value())
+        share = float(probability.compute_value())
     except Exception:
-        raise UsageError(f"the probability {probability} is not a number") from None
+        raise UsageError(f"the probability {probability} of {name} is not a number") from None
+    if not 0 <= share <= 1:
+        raise UsageError(f"the probability of {name} is {share:g}: give one between 0 and 1")
+    return share
 
 
 def _in_a_sentence(error: Any, query: Term) -> str:

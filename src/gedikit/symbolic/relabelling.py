@@ -20,6 +20,7 @@ from gedikit.symbolic.variables import Posteriors, checked
 
 MAX_TUPLES = 200_000
 WORK = 2_000_000  # tuples looked up at once
+TIE = 1e-5  # of all examples: namings that satisfy as many up to this are equally good
 Namings = Int64[Tensor, "p c"]
 
 
@@ -27,21 +28,28 @@ Namings = Int64[Tensor, "p c"]
 class Relabelling:
     """The best namings, best first; position j of a naming is the position of the value that cluster j stands for.
 
+    Of namings that satisfy equally many examples, up to 1e-5 of them, the one that changes fewer names is better.
     `satisfied` is the number of examples that satisfy the constraint (the expected one with soft labels) and
-    `margin` by how much the best naming leads: 0 says that the examples do not tell the two best apart.
-    `exact`: it is proven that no naming is better than the best one.
+    `as_named` the same under the names as they are.
+    `exact`: it is proven that no naming satisfies more examples than the best one.
     """
 
     namings: Int64[Tensor, "k c"]
     satisfied: Float[Tensor, " k"]
+    as_named: float
     exact: bool
 
     @property
     def margin(self) -> float:
-        return float(self.satisfied[0] - self.satisfied[1]) if len(self.satisfied) > 1 else float("inf")
+        """By how much the best naming leads the next one found: 0 says that the examples do not tell them apart.
+
+        `exact` is about the best naming alone. There may be a better runner-up, so this is an upper bound.
+        """
+        return max(0.0, float(self.satisfied[0] - self.satisfied[1])) if len(self.satisfied) > 1 else float("inf")
 
     def apply(self, log_p: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
         """Posteriors over clusters as posteriors over values, by the best naming."""
+        log_p = torch.as_tensor(log_p)
         return log_p[..., self.namings[0].argsort().to(log_p.device)]
 
 
@@ -66,22 +74,34 @@ def best_relabelling(
     """
     posteriors = [p.reshape(-1, p.shape[-1]) for p in checked(constraint.variables, log_p)]
     if not constraint.one_domain:
-        raise UsageError("best_relabelling needs variables with the same values: one network labels all of them")
+        raise UsageError(
+            "best_relabelling needs variables with the same values and the same network: one labels all of them"
+        )
+    if not len(posteriors[0]):
+        raise UsageError("log_p has no rows: give those of at least one example")
     if starts < 1 or k < 1:
         raise UsageError(f"starts and k must be at least 1, not {starts} and {k}")
     score = _Score(constraint, *(_soft_tuples(posteriors) if soft else _hard_tuples(posteriors)))
     generator = torch.Generator().manual_seed(seed)
     starts = min(starts, score.at_once(comb(score.c, 2)))
     random = torch.rand(starts, score.c, generator=generator).argsort(1).to(posteriors[0].device)
-    climbed = _best(_climbed(random, score), score, k)
+    climbed = _best(torch.cat([_climbed(random, score), score.unchanged]), score, k)
     found, left_aside = _not_excluded(score, float(score(climbed)[-1]) if len(climbed) == k else -1.0)
     namings = _best(torch.cat([climbed, found]), score, k)
-    satisfied = score(namings)
-    return Relabelling(namings, satisfied, exact=float(satisfied[0]) >= left_aside)
+    satisfied = score.satisfied(namings)
+    return Relabelling(
+        namings,
+        satisfied,
+        as_named=float(score.satisfied(score.unchanged)),
+        exact=float(satisfied[0]) + score.tie >= left_aside,
+    )
 
 
 class _Score:
-    """How many examples may still satisfy the constraint under namings, entries `c` of which are undecided."""
+    """How many examples may still satisfy the constraint under namings, entries `c` of which are undecided.
+
+    Names that may still stay as they are count for a little, so that they decide between equally good namings.
+    """
 
     def __init__(self, constraint: Constraint, labels: Int64[Tensor, "u v"], weights: Float[Tensor, " u"]):
         self.c, n_variables = constraint.variables[0].size, labels.shape[1]
@@ -90,12 +110,18 @@ class _Score:
             possible = torch.cat([possible, possible.amax(v, keepdim=True)], dim=v)
         self.labels, self.weights, self.possible = labels, weights, possible.flatten()
         self.strides = [(self.c + 1) ** (n_variables - 1 - v) for v in range(n_variables)]
+        self.unchanged: Namings = torch.arange(self.c, device=labels.device)[None]
+        self.tie = TIE * float(weights.sum())
 
     def at_once(self, neighbours: int) -> int:
         """Of how many namings to look at that many neighbours each in one go."""
-        return max(1, WORK // (neighbours * len(self.weights)))
+        return max(1, WORK // (max(1, neighbours) * len(self.weights)))
 
     def __call__(self, namings: Namings) -> Float[Tensor, " p"]:
+        stay = (namings == self.unchanged) | (namings == self.c)
+        return self.satisfied(namings) + self.tie * stay.double().mean(1)
+
+    def satisfied(self, namings: Namings) -> Float[Tensor, " p"]:
         where = torch.zeros(len(namings), len(self.labels), dtype=torch.int64, device=namings.device)
         for labels, stride in zip(self.labels.T, self.strides, strict=True):
             where += (namings * stride).index_select(1, labels)
@@ -142,7 +168,7 @@ def _climbed(namings: Namings, score: _Score) -> Namings:
 
 
 def _not_excluded(score: _Score, threshold: float) -> tuple[Namings, float]:
-    """Namings that satisfy more than `threshold` examples, and how many those left aside could at most satisfy."""
+    """Namings that score more than `threshold`, and how much those left aside could at most score."""
     c, device = score.c, score.labels.device
     usage = torch.zeros(c, dtype=score.weights.dtype, device=device)
     for column in score.labels.T:

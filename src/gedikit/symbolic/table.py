@@ -1,7 +1,7 @@
 """Constraints small enough to list: the tuples they allow."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import accumulate, pairwise, product
 from math import inf, log, prod
 from typing import Any, TypeVar, cast
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gedikit.errors import UsageError
+from gedikit.symbolic.budget import MAX_NODES, MAX_SECONDS
 from gedikit.symbolic.circuit import CPU, Circuit, CircuitBuilder
 from gedikit.symbolic.formula import TRUE, All, Fact, Formula, Is, Some
 from gedikit.symbolic.variables import Variable
@@ -30,13 +31,16 @@ _SMALLER = "state it as a program (Constraint.from_program), whose size does not
 class Table:
     """Allowed tuples as positions of values, (tuples, variables), and log-weights, 0 unless given."""
 
+    limits = (MAX_SECONDS, MAX_NODES)
+
+    @torch.inference_mode(False)  # training needs these tensors too
     def __init__(
         self, variables: Sequence[Variable], rows: Int64[np.ndarray, "t v"], log_weights: Float[np.ndarray, " t"]
     ):
         order = np.lexsort(rows.T[::-1])
         self.variables, self.rows, self.log_weights = tuple(variables), rows[order], log_weights[order]
         first = np.array([*accumulate((v.size for v in variables), initial=0)][:-1])
-        self._on = {
+        self._parts = {
             CPU: (torch.from_numpy((self.rows + first).T.copy()), torch.from_numpy(self.log_weights)[:, None])
         }
         self.circuit = self._shared() if self.rows.size > LEVELS_COST else None
@@ -50,17 +54,14 @@ class Table:
         """log Σ w Π p over allowed tuples, from one row for every value of every variable."""
         if self.circuit is not None:
             return self.circuit(columns)[0]
-        if columns.device not in self._on:  # once, and kept: a captured graph neither copies nor forgets
-            rows, weights = self._on[CPU]
-            self._on[columns.device] = rows.to(columns.device), weights.to(columns.device)
-        rows, weights = self._on[columns.device]
+        rows, weights = self._on(columns.device)
         return cast(Tensor, _SumOfProducts.apply(columns, rows, weights.to(columns.dtype)))  # type: ignore[no-untyped-call]
 
     log_probability = log_joint
 
     def worlds(self, columns: Float[Tensor, " i"], k: int) -> Worlds:
         """The k most probable tuples with their log-weights."""
-        weights = _products(columns[:, None].cpu(), *self._on[CPU])[:, 0]
+        weights = _products(columns[:, None].cpu(), *self._on(CPU))[:, 0]
         best, which = weights.topk(min(k, int((weights > -inf).sum())))
         return [(tuple(self.rows[i].tolist()), w) for i, w in zip(which.tolist(), best.tolist(), strict=True)]
 
@@ -102,6 +103,14 @@ class Table:
             raise UsageError(f"{name} allow no tuple of values in common: no labels could ever satisfy both")
         rows = np.concatenate([self.rows[i], other.rows[j][:, new]], axis=1)
         return Table(variables, rows, self.log_weights[i] + other.log_weights[j])
+
+    @torch.inference_mode(False)
+    def _on(self, device: torch.device) -> tuple[Int64[Tensor, "v t"], Float[Tensor, "t 1"]]:
+        """A copy where the input is, made once and kept: a captured graph neither copies nor forgets."""
+        if device not in self._parts:
+            rows, weights = self._parts[CPU]
+            self._parts[device] = rows.to(device), weights.to(device)
+        return self._parts[device]
 
     def _shared(self) -> Circuit | None:
         """A circuit that decides variable by variable, where it is faster than going through the tuples."""
@@ -180,6 +189,8 @@ def listed(
     """Tuples as given, checked."""
     if isinstance(tuples, np.ndarray | Tensor):
         tuples = cast(list[list[int]], tuples.tolist())
+    if not isinstance(tuples, Collection):
+        raise UsageError(f"tuples is {tuples!r}: give a list with one tuple of values for everything allowed")
     if len(tuples) > MAX_TUPLES:
         raise UsageError(f"tuples has {len(tuples)} entries, more than {MAX_TUPLES}: {_SMALLER}")
     positions = [{value: i for i, value in enumerate(v.values)} for v in variables]
@@ -201,6 +212,8 @@ def listed(
 def _row(
     variables: Sequence[Variable], positions: list[dict[Hashable, int]], values: Sequence[Hashable]
 ) -> tuple[int, ...]:
+    if not isinstance(values, Collection):
+        raise UsageError(f"tuples has {values!r}, which is no tuple: give ({values!r},) for a single variable")
     if len(values) != len(variables):
         raise UsageError(f"tuples has {tuple(values)} for {len(variables)} variables: give one value for each")
     for variable, position, value in zip(variables, positions, values, strict=True):

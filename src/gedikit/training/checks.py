@@ -35,9 +35,9 @@ def check_rows(x: NDArray[Any], n_clusters: int) -> None:
         raise DataError("all rows are the same: there is nothing to learn from constant columns")
 
 
-def check_batch(method: Method, settings: Settings, n_rows: int) -> None:
+def check_batch(method: Method, settings: Settings) -> None:
     """Refuse a batch of one for terms that compare rows with each other."""
-    size = min(settings.batch_size, n_rows)
+    size = settings.batch_size
     alone = [name for name in method.terms if name in TERMS and TERMS[name].min_rows > size]
     if alone:
         raise UsageError(f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}")

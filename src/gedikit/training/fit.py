@@ -178,6 +178,7 @@ class Prepared:
                 "events": state.events,
                 "optima": self.optima,
                 "fingerprint": fingerprint(self.x),
+                **({} if self.step.rules is None else {"values": self.step.rules.values}),
                 "versions": {
                     "gedikit": __version__,
                     "torch": torch.__version__,
@@ -221,7 +222,7 @@ def prepare(
         settings = settings.replace(batch_size=rules.whole(settings.batch_size))
     class_prior = check_prior(prior, n_clusters)
     asked, settings = settings, resolve(settings, len(x) if rules is None else rules.examples.size, x.shape[1])
-    check_batch(method, settings, len(x))
+    check_batch(method, settings)
 
     # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
     setup = torch.Generator().manual_seed(seed)
@@ -245,7 +246,7 @@ def prepare(
     negatives, chains = _negatives(method, settings, inputs, reference, len(x), setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
     step = TrainStep(settings, method, inputs.views, negatives, log_prior, _weights(method, settings), rules)
-    sizes = Sizes(min(settings.batch_size, len(x)), network.centers.shape[0], log_prior)
+    sizes = Sizes(settings.batch_size, network.centers.shape[0], log_prior)
     return Prepared(
         x,
         asked,
@@ -286,13 +287,14 @@ def fingerprint(x: NDArray[Any]) -> str:
 
 
 def resolve(settings: Settings, n_rows: int, n_features: int) -> Settings:
-    """What "auto" means for so many features, and how many iterations the epochs are."""
+    """What "auto" means for so many features, how large batches can be, and how many iterations the epochs are."""
+    settings = settings.replace(batch_size=min(settings.batch_size, n_rows))
     if settings.sampler == "auto":
         few = n_features <= MAX_IMPORTANCE_FEATURES
         settings = settings.replace(sampler="importance" if few else "mala")
     if settings.epochs:
-        size = min(settings.batch_size, n_rows)
-        settings = settings.replace(iterations=settings.epochs * batches_per_epoch(n_rows, size))
+        iterations = settings.epochs * batches_per_epoch(n_rows, settings.batch_size)
+        settings = settings.replace(iterations=iterations)
     return settings
 
 

@@ -18,15 +18,15 @@ from gedikit.symbolic import name_clusters
 from gedikit.training.rules import Rules
 
 _CLUSTERS_A_VALUE = (1.6, 2, 2.5, 3, 4)  # a value is shown in several ways
-_MOST_EXAMPLES = 1000  # memory grows with the square of their rows, and more are not needed to name clusters
+_MOST_ROWS = 3000  # memory grows with their square, and more are not needed to name clusters
 _NEIGHBOURS = 10
 
 
 def first_reading(
     nearest: Nearest, rules: Rules, n_rows: int, seed: int, device: torch.device, starts: int = 1000
 ) -> Float[Tensor, "n c"]:
-    """p(value | row) by clusters and the rule; zeros for rows that only examples beyond the first thousand name."""
-    examples = rules.examples[:_MOST_EXAMPLES]
+    """p(value | row) by clusters and the rule; zeros for rows that none of the examples looked at names."""
+    examples = _some(rules.examples, seed)
     rows, inverse = np.unique(examples, return_inverse=True)
     places = torch.from_numpy(inverse.reshape(examples.shape)).to(device)
     n_values = rules.constraint.variables[0].size
@@ -38,6 +38,14 @@ def first_reading(
     reading = torch.zeros(n_rows, n_values, device=device)
     reading[torch.from_numpy(rows).to(device)] = found / found.sum(-1, keepdim=True)
     return reading
+
+
+def _some(examples: Int64[np.ndarray, "m v"], seed: int) -> Int64[np.ndarray, "s v"]:
+    """Drawn, because files are often sorted."""
+    most = max(1, _MOST_ROWS // examples.shape[1])
+    if len(examples) <= most:
+        return examples
+    return examples[np.random.default_rng(seed).permutation(len(examples))[:most]]
 
 
 def _clusterings(

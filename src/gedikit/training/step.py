@@ -48,8 +48,7 @@ class TrainStep:
         s = self.settings
         phase = self.phase(state.iteration, measure=measure)
         self._refresh(phase.terms, state)
-        size = min(s.batch_size, self.views.n_rows)
-        batch = self.views.batch(size, state.iteration, phase.level, state.generator)
+        batch = self.views.batch(s.batch_size, state.iteration, phase.level, state.generator)
         done = state.iteration + 1
         state.set_rates(learning_rate(s, state.iteration) * state.rate_scale, min(s.average, done / (done + 9)))
         values = self._run(state, phase, batch)
@@ -62,12 +61,11 @@ class TrainStep:
     def phase(self, iteration: int, *, measure: bool = False) -> "Phase":
         s = self.settings
         progress = iteration / s.iterations
-        rows = min(s.batch_size, self.views.n_rows)
         return Phase(
             self.method.terms_at(progress),
             self.views.level(progress),
             frozen_prototypes=iteration < s.freeze_prototypes,
-            full_queue=0 < s.queue <= iteration * rows,
+            full_queue=0 < s.queue <= iteration * s.batch_size,
             measure=measure,
         )
 

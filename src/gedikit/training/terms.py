@@ -14,7 +14,7 @@ from gedikit import objectives
 from gedikit.data.views import Views
 from gedikit.settings import Settings
 from gedikit.symbolic import best_relabelling
-from gedikit.symbolic.relabelling import MAX_TUPLES
+from gedikit.symbolic.constraint import MAX_DENSE
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SELA_ITERATIONS = 50
 _RENAMINGS = 20
+_ROUNDING = 1e-4  # of an example: weights add up to no more than that too much
 _BLOCK = 2048  # 2 GiB of activations where images are widest
 
 
@@ -98,13 +99,12 @@ def _reading(look: Look) -> Tensor:
 def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -> None:
     """Give clusters the names under which most examples satisfy the rule: gradients cannot exchange two of them."""
     assert rules is not None
-    if state.iteration == 0 or prod(v.size for v in rules.constraint.variables) > MAX_TUPLES:
+    if state.iteration == 0 or prod(v.size for v in rules.constraint.variables) > MAX_DENSE:
         return
     log_p = torch.log_softmax(of_all_rows(state.average.logits, views), dim=-1)
     found = best_relabelling([log_p[column] for column in rules.examples.T], rules.constraint)
-    order = found.namings[0].argsort()
-    if found.margin > 0 and order.tolist() != [*range(len(order))]:
-        state.exchange_clusters(order)
+    if float(found.satisfied[0]) > found.as_named + _ROUNDING * len(rules.examples):
+        state.exchange_clusters(found.namings[0].argsort())
         state.events.append(f"iteration {state.iteration}: clusters exchanged their names, as the rule asks")
 
 
