@@ -77,8 +77,8 @@ class Rules:
             raise DataError("an example names the same row twice: rows of one example must differ")
         if not self.constraint.one_domain:
             raise UsageError(
-                f"{self.constraint.name} has variables with different values or networks, and one network labels all "
-                "rows: state it with the same values and the same network for each"
+                f"{self.constraint.name} has variables with different values or networks, and one network labels "
+                "all rows: state it with the same values and the same network for each"
             )
         for variable in variables:
             if variable.size != n_clusters:
