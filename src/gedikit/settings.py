@@ -68,7 +68,8 @@ class Settings:
     augmentation: str = "walk"  # walk | noise, or a preset for images
     noise: float = 0.5  # of the views, in noise_unit
     noise_unit: str = "bandwidth"  # bandwidth | absolute
-    image_walks: str = "off"  # images: x′ is made of a neighbour by pixels instead of x itself: on | off
+    image_walks: str = "off"  # images: x′ is made of a neighbour instead of x itself: on | off
+    walk_by: str = "pixels"  # images: what neighbours have in common: pixels | outlines
     walk_copies: int = 0  # images: neighbours are those of an image or of this many changed copies of it
     neighbours: int = 10
     walk_hold: float = 0.3  # share of the training with the longest walks
@@ -162,6 +163,7 @@ _CHOICES = {
     "bounds": ("none", "reflect", "reject", "clip"),
     "symmetric": ("on", "off"),
     "image_walks": ("on", "off"),
+    "walk_by": ("pixels", "outlines"),
     "buffer_dtype": ("float32", "bfloat16", "uint8"),
     "precision": ("auto", "float32", "bfloat16"),
     "acceleration": ("auto", "off"),

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from gedikit.data.alike import nearest_images
+from gedikit.data.alike import nearest_anchors, nearest_images
 from gedikit.data.augment import Augmentation
 from gedikit.data.geometry import neighbour_walk
 
@@ -57,3 +57,25 @@ def test_walks_along_such_neighbours_stay_in_their_kind():
     walk = neighbour_walk(images.flatten(1), 2, generator, nearest=nearest)
     reached = walk.step(torch.arange(200), walk.n_levels - 1, generator).numpy()
     assert np.mean(lying[reached] == lying) > 0.85
+
+
+def test_outlines_do_not_care_for_colours_and_light():
+    """Bars in any colours, on any ground, lit from one side: pixels group them by all that, outlines by their kind."""
+    shapes, lying = bars(120)
+    generator = torch.Generator().manual_seed(0)
+    ground, stroke, slope = (torch.rand(120, 1, 1, 3, generator=generator) * 2 - 1 for _ in range(3))
+    light = torch.linspace(-1, 1, 16)[None, None, :, None] * slope
+    images = 0.5 * torch.where(shapes > 0, stroke, ground) + light
+    moved = Augmentation(shift=4)
+    found = {by: nearest_images(images, 5, moved, 60, by)[1] for by in ("pixels", "outlines")}
+    share = {by: np.mean(lying[rows] == lying[:, None]) for by, rows in found.items()}
+    assert share["pixels"] < 0.7
+    assert share["outlines"] > 0.85
+
+
+def test_every_image_gets_the_anchor_most_like_it():
+    images, _ = bars(90)
+    images = images + 0.3 * torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    brighter = 0.5 * images[:30] + 0.3
+    for by in ("pixels", "outlines"):
+        assert nearest_anchors(images.split(7), brighter, by)[:30].tolist() == list(range(30))

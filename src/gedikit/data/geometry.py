@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
@@ -25,6 +25,8 @@ _STRANGE = 0.02
 
 # rows of anchors and a number of neighbours → distances to them, and their places among the anchors
 Nearest = Callable[[NDArray[np.int64], int], tuple[NDArray[Any], NDArray[np.int64]]]
+# rows of anchors → for every row of the data the place of the anchor nearest to it
+Closest = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 def kernel_bandwidth(x: Float[Tensor, "n d"], generator: torch.Generator, max_points: int = 2000) -> float:
@@ -81,7 +83,7 @@ class NeighbourWalk:
 
 
 def neighbour_walk(
-    x: Float[Tensor, "n d"],
+    x: Float[Tensor, "n d"] | UInt8[Tensor, "n d"],
     n_clusters: int,
     generator: torch.Generator,
     *,
@@ -89,17 +91,19 @@ def neighbour_walk(
     slack: float = 1.1,
     max_anchors: int = 20_000,
     nearest: Nearest | None = None,
+    closest: Closest | None = None,
 ) -> NeighbourWalk:
     """Walks that double in length until they see at most `slack`·`n_clusters` groups.
 
-    `nearest` finds the neighbours of anchors, given their rows; without it they are the nearest in space.
+    `nearest` finds the neighbours of anchors, given their rows, and `closest` the anchor of every row where not all
+    are anchors; without them they are the nearest in space.
     """
     points = x.cpu().numpy()
     # copies of a point are one anchor: else each heap of copies would be a group of its own
     _, rows, anchor = np.unique(points, axis=0, return_index=True, return_inverse=True)
     if len(rows) > max_anchors:
         rows = np.sort(rows[torch.randperm(len(rows), generator=generator)[:max_anchors].numpy()])
-        anchor = _nearest(points, points[rows])
+        anchor = _nearest(points, points[rows]) if closest is None else closest(rows)
     k = min(n_neighbours, len(rows) - 1)
     distance, index = nearest_in_space(points[rows], k) if nearest is None else nearest(rows, k)
     weights = affinity(distance, index)

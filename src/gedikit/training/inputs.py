@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gedikit.data.alike import nearest_images
+from gedikit.data.alike import nearest_anchors, nearest_images
 from gedikit.data.augment import PRESETS, Augmentation
 from gedikit.data.geometry import Nearest, kernel_bandwidth, nearest_in_space, neighbour_walk
 from gedikit.data.image_views import ImageViews, Walks, place, scaled
@@ -21,6 +21,7 @@ from gedikit.methods import Method
 from gedikit.sampling import Box
 from gedikit.settings import Settings
 
+_BLOCK = 4096
 _PIXEL_BANDWIDTH = 0.03  # images: the scale on which pixels are noise, in units of [−1, 1]
 
 
@@ -105,17 +106,23 @@ def _images(
 
     def nearest(which: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         images = rows(torch.from_numpy(which)).reshape(-1, *shape).to(device)
-        return nearest_images(images, k, strong, settings.walk_copies)
+        return nearest_images(images, k, strong, settings.walk_copies, settings.walk_by)
+
+    def closest(anchors: NDArray[np.int64]) -> NDArray[np.int64]:
+        blocks = (of.reshape(-1, *shape).to(device) for of in map(rows, torch.arange(len(pixels)).split(_BLOCK)))
+        return nearest_anchors(
+            blocks, rows(torch.from_numpy(anchors)).reshape(-1, *shape).to(device), settings.walk_by
+        )
 
     walks = None
     if settings.image_walks == "on":
-        points = scaled(torch.from_numpy(np.ascontiguousarray(pixels)))
         steps = neighbour_walk(
-            points,
+            torch.from_numpy(np.ascontiguousarray(pixels)),
             n_clusters,
             setup,
             n_neighbours=settings.neighbours,
-            nearest=nearest if settings.walk_copies else None,
+            nearest=nearest,
+            closest=closest,
         )
         walks = Walks(steps, settings.walk_hold, settings.walk_end)
     views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks, examples)
