@@ -60,7 +60,7 @@ def test_walks_along_such_neighbours_stay_in_their_kind():
 
 
 def test_outlines_do_not_care_for_colours_and_light():
-    """Bars in any colours, on any ground, lit from one side: pixels group them by all that, outlines by their kind."""
+    """Bars in any colours and light: pixels group them by all that, outlines by their kind."""
     shapes, lying = bars(120)
     generator = torch.Generator().manual_seed(0)
     ground, stroke, slope = (torch.rand(120, 1, 1, 3, generator=generator) * 2 - 1 for _ in range(3))
