@@ -6,6 +6,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Self
 
+from gedikit.data.alike import MEASURES
 from gedikit.data.augment import PRESETS
 from gedikit.errors import UsageError
 
@@ -163,7 +164,7 @@ _CHOICES = {
     "bounds": ("none", "reflect", "reject", "clip"),
     "symmetric": ("on", "off"),
     "image_walks": ("on", "off"),
-    "walk_by": ("pixels", "outlines"),
+    "walk_by": tuple(MEASURES),
     "buffer_dtype": ("float32", "bfloat16", "uint8"),
     "precision": ("auto", "float32", "bfloat16"),
     "acceleration": ("auto", "off"),

@@ -110,15 +110,16 @@ def _new(
         raise UsageError(f"--seed must not be negative, not {seed}")
     n_clusters = clusters if clusters is not None else sources.default_clusters(data) or 8
     class_prior = check_prior(_parse_prior(prior), n_clusters)
-    if get_method(method).needs_rules:
+    chosen = get_method(method)
+    if chosen.needs_rules:
         raise UsageError(f"{method!r} learns from rules, which have no command: use GEDI.fit_examples in Python")
-    wanted = get_method(method).settings(**changes)  # what is wrong with them is said before data is read
+    wanted = chosen.settings(**changes)  # what is wrong with them is said before data is read
     on_gpu = resolve_device(device).type == "cuda"
     dataset = read_data(data, seed, image_size=image_size)
     check_rows(dataset.x, n_clusters)
     asked = wanted.image_shape or dataset.image_shape or ()
     forced = wanted.network == "resnet8"
-    settings = get_method(method).settings_for(asked, data, on_gpu=on_gpu, forced=forced, **changes)
+    settings = chosen.settings_for(asked, data, on_gpu=on_gpu, forced=forced, **changes)
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
     config = RunConfig(

@@ -5,7 +5,7 @@ their outlines where colours and light say nothing about what they show.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -36,14 +36,14 @@ def nearest_images(
     Copies are moved as the augmentation moves them; noise and colours say nothing about likeness. Memory grows with
     the square of the number of images.
     """
-    pattern = PATTERNS[by]
+    measure = MEASURES[by]
     moved = replace(augmentation, noise=0.0, jitter=0.0, grey=0.0)
     rows = torch.arange(len(images), device=images.device)
-    points = pattern(images)
-    largest = _likeness(points, points, by)
+    points = measure.pattern(images)
+    largest = measure.likeness(points, points)
     for copy in range(copies):
-        of_copies = _likeness(pattern(moved(images, keys(seed, copy, rows, 0))), points, by)
-        torch.maximum(largest, of_copies, out=largest)
+        of_copies = measure.pattern(moved(images, keys(seed, copy, rows, 0)))
+        torch.maximum(largest, measure.likeness(of_copies, points), out=largest)
     largest = torch.maximum(largest, largest.T).fill_diagonal_(-torch.inf)
     found = largest.topk(n_neighbours)
     distances = (2 - 2 * found.values).clamp(min=0).sqrt()  # of patterns, which have length 1
@@ -54,15 +54,10 @@ def nearest_anchors(
     blocks: Iterable[Float[Tensor, "b h w c"]], anchors: Float[Tensor, "a h w c"], by: str = "pixels"
 ) -> NDArray[np.int64]:
     """For each image of all blocks the place of the anchor that is most like it."""
-    points = PATTERNS[by](anchors)
-    found = [_likeness(PATTERNS[by](block), points, by).argmax(1) for block in blocks]
+    measure = MEASURES[by]
+    points = measure.pattern(anchors)
+    found = [measure.likeness(measure.pattern(block), points).argmax(1) for block in blocks]
     return torch.cat(found).cpu().numpy()
-
-
-def _likeness(a: Pattern, b: Pattern, by: str) -> Float[Tensor, "n m"]:
-    """Cosines; light on dark is like dark on light where outlines are compared."""
-    cosines = a @ b.T
-    return cosines.abs_() if by == "outlines" else cosines
 
 
 def _pixels(images: Float[Tensor, "n h w c"]) -> Pattern:
@@ -81,8 +76,20 @@ def _outlines(images: Float[Tensor, "n h w c"]) -> Pattern:
     return _pixels((found * window.to(grey))[..., None])
 
 
-PATTERNS: Mapping[str, Callable[[Float[Tensor, "n h w c"]], Pattern]] = MappingProxyType(
-    {"pixels": _pixels, "outlines": _outlines}
+@dataclass(frozen=True)
+class Measure:
+    """What of images is compared, as patterns of length 1, and whether a negative is something else."""
+
+    pattern: Callable[[Float[Tensor, "n h w c"]], Pattern]
+    signed: bool
+
+    def likeness(self, a: Pattern, b: Pattern) -> Float[Tensor, "n m"]:
+        cosines = a @ b.T
+        return cosines if self.signed else cosines.abs_()
+
+
+MEASURES: Mapping[str, Measure] = MappingProxyType(
+    {"pixels": Measure(_pixels, signed=True), "outlines": Measure(_outlines, signed=False)}
 )
 
 

@@ -41,7 +41,7 @@ class Group:
 
     @property
     def key(self) -> str:
-        """Names the group and everything its result depends on."""
+        """Names the group and all that is asked of it."""
         settings = get_method(self.method).settings().as_dict()
         return key_of(self.method, asdict(self), settings)
 

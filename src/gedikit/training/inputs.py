@@ -104,15 +104,15 @@ def _images(
     def rows(which: Tensor) -> Tensor:
         return scaled(torch.from_numpy(np.ascontiguousarray(pixels[which.numpy()])))
 
+    def images(which: Tensor) -> Tensor:
+        return rows(which).reshape(-1, *shape).to(device)
+
     def nearest(which: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        images = rows(torch.from_numpy(which)).reshape(-1, *shape).to(device)
-        return nearest_images(images, k, strong, settings.walk_copies, settings.walk_by)
+        return nearest_images(images(torch.from_numpy(which)), k, strong, settings.walk_copies, settings.walk_by)
 
     def closest(anchors: NDArray[np.int64]) -> NDArray[np.int64]:
-        blocks = (of.reshape(-1, *shape).to(device) for of in map(rows, torch.arange(len(pixels)).split(_BLOCK)))
-        return nearest_anchors(
-            blocks, rows(torch.from_numpy(anchors)).reshape(-1, *shape).to(device), settings.walk_by
-        )
+        blocks = map(images, torch.arange(len(pixels)).split(_BLOCK))
+        return nearest_anchors(blocks, images(torch.from_numpy(anchors)), settings.walk_by)
 
     walks = None
     if settings.image_walks == "on":

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _SELA_ITERATIONS = 50
 _RENAMINGS = 20
-_ROUNDING = 1e-4  # of an example: weights add up to no more than that too much
 _BLOCK = 2048  # 2 GiB of activations where images are widest
 
 
@@ -46,6 +45,11 @@ class Look:
         """log p(y|x) of x and, with `symmetric`, of x′."""
         both = self.settings.symmetric == "on"
         return [self.out.log_p, self.out.view_log_p] if both else [self.out.log_p]
+
+    def mean_of(self, loss: Callable[[Tensor], Tensor]) -> Tensor:
+        """A loss of these posteriors; a single one is not stacked and averaged for nothing."""
+        first, *others = map(loss, self.posteriors)
+        return torch.stack([first, *others]).mean(0) if others else first
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def _invariance(look: Look) -> Tensor:
 
 def _prior(look: Look) -> Tensor:
     """Of x alone, views of another kind than x could all fall into one cluster."""
-    return torch.stack([objectives.prior.formula(log_p, look.log_prior) for log_p in look.posteriors]).mean(0)
+    return look.mean_of(lambda log_p: objectives.prior.formula(log_p, look.log_prior))
 
 
 def _constraint(look: Look) -> Tensor:
@@ -93,7 +97,7 @@ def _reading(look: Look) -> Tensor:
     """Cross-entropy to what was read off before; rows that were not are left out."""
     assert look.rules is not None and look.rules.reading is not None
     wanted = look.rules.reading[look.rows]
-    return torch.stack([objectives.reading_loss(log_p, wanted) for log_p in look.posteriors]).mean(0)
+    return look.mean_of(lambda log_p: objectives.reading_loss(log_p, wanted))
 
 
 def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -> None:
@@ -103,8 +107,9 @@ def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -
         return
     log_p = torch.log_softmax(of_all_rows(state.average.logits, views), dim=-1)
     found = best_relabelling([log_p[column] for column in rules.examples.T], rules.constraint)
-    if float(found.satisfied[0]) > found.as_named + _ROUNDING * len(rules.examples):
-        state.exchange_clusters(found.namings[0].argsort())
+    order = found.namings[0].argsort()
+    if order.tolist() != [*range(len(order))]:  # names that are as good as any stay
+        state.exchange_clusters(order)
         state.events.append(f"iteration {state.iteration}: clusters exchanged their names, as the rule asks")
 
 
