@@ -59,7 +59,8 @@ class Budget:
                 worker.start()
             finally:
                 threading.stack_size(before)
-            worker.join()
+            while worker.is_alive():  # an interrupt just before a wait is seen after it: none may be long
+                worker.join(0.1)
         except BaseException:
             self.seconds = -1.0  # interrupted: the next check ends the work
             raise
