@@ -95,6 +95,20 @@ class Method:
         recipe = image_recipe(shape, source, on_gpu=on_gpu, forced=forced, printed=printed)
         return self.settings(recipe, **changes)
 
+    def starting_from_clusters(self, share: float) -> "Method":
+        """Clusters of neighbours are targets for the first part of every stage that looks for balanced clusters."""
+        if not share or "reading" in self.terms:
+            return self
+        stages, begun = [], 0.0
+        for stage in self.stages:
+            if {"invariance", "prior"} <= {*stage.terms}:
+                begun += share * (stage.until - begun)
+                stages.append(Stage(begun, (*stage.terms, "reading")))
+            if begun < stage.until:
+                stages.append(stage)
+            begun = stage.until
+        return replace(self, stages=tuple(stages))
+
     def terms_at(self, progress: float) -> tuple[str, ...]:
         return next(stage.terms for stage in self.stages if progress < stage.until or stage.until == 1)
 

@@ -117,6 +117,7 @@ _ON_A_CPU = {
     "log_every": 25,
     "checkpoint_every": 200,
 }
+_BY_NEIGHBOURS = {"image_walks": "on", "walk_copies": 32, "spectral_start": 0.4}
 _AUGMENTATIONS = {
     "mnist": "digits",
     "fashion-mnist": "fashion",
@@ -140,5 +141,7 @@ def image_recipe(
         return {**PRINTED_IMAGES.get(source, PRINTED_IMAGES["cifar10"]), "image_shape": image_shape}
     recipe = {**_WORKS, "image_shape": image_shape, "augmentation": _AUGMENTATIONS.get(source, "photos")}
     if image_shape[2] == 1:  # drawings and scans: neighbours by pixels are alike, as those of photographs are not
-        recipe |= {"image_walks": "on", "walk_copies": 32}
+        recipe |= _BY_NEIGHBOURS
+    if source == "svhn":  # writing in any colours and light
+        recipe |= {**_BY_NEIGHBOURS, "walk_by": "outlines"}
     return recipe if on_gpu else {**recipe, **_ON_A_CPU}

@@ -20,7 +20,7 @@ class Settings:
     invariance: float = 10.0
     prior: float = 30.0
     constraint: float = 25.0  # rules that examples satisfy
-    reading: float = 25.0  # what clusters of neighbours and the rule say before the network has learned
+    reading: float = 25.0  # what clusters of neighbours, named by a rule if there is one, say before the training
     uniformity: float = 400.0  # minus the entropy of the mean posterior, in place of the prior
     symmetric: str = "off"  # invariance, prior and constraint of x′ as well as of x: on | off
     energy_l2: float = 0.0
@@ -75,6 +75,7 @@ class Settings:
     neighbours: int = 10
     walk_hold: float = 0.3  # share of the training with the longest walks
     walk_end: float = 0.8  # from here on single steps
+    spectral_start: float = 0.0  # share of the training with spectral clusters of neighbours as targets
     margin: float = 0.5  # of the domain around the data, in scaled units
 
     # model samples
@@ -199,6 +200,7 @@ _SHARES = (
     "covariance_momentum",
     "walk_hold",
     "walk_end",
+    "spectral_start",
     "restart",
     "decay_from",
     "decay_to",

@@ -5,9 +5,14 @@ import pytest
 import torch
 from sklearn.neighbors import KernelDensity
 
-from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
+from gedikit.data.geometry import NeighbourWalk, kernel_bandwidth, neighbour_walk
+from gedikit.data.neighbours import neighbour_graph
 from gedikit.data.toy import circles, rings
 from gedikit.data.views import NoiseViews, WalkViews
+
+
+def walk_along(x: torch.Tensor, n_clusters: int, generator: torch.Generator, **options) -> NeighbourWalk:
+    return neighbour_walk(neighbour_graph(x, generator, **options), n_clusters, generator)
 
 
 def test_bandwidth_is_the_leave_one_out_optimum(generator):
@@ -34,7 +39,7 @@ def test_bandwidth_of_copies_is_positive(generator):
 
 def test_long_walks_mix_within_a_ring_and_never_leave_it(generator):
     x, y = rings(1500, 0)
-    walk = neighbour_walk(torch.tensor(x, dtype=torch.float32), 3, generator)
+    walk = walk_along(torch.tensor(x, dtype=torch.float32), 3, generator)
     rows = torch.arange(1500).repeat(10)
     ends = walk.step(rows, walk.n_levels - 1, generator)
     assert (y[rows.numpy()] == y[ends.numpy()]).all()
@@ -51,14 +56,14 @@ def test_groups_estimate_the_trace_of_the_walk(generator):
     """Two far blobs: the number of groups falls to 2 and the walk ends there."""
     rng = np.random.default_rng(0)
     x = np.r_[rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + 30]
-    walk = neighbour_walk(torch.tensor(x, dtype=torch.float32), 2, generator)
+    walk = walk_along(torch.tensor(x, dtype=torch.float32), 2, generator)
     assert walk.groups[-1] == pytest.approx(2.0, abs=0.25)
     assert all(a > b for a, b in zip(walk.groups, walk.groups[1:], strict=False))
 
 
 def test_anchors_stand_in_for_their_neighbours(generator):
     x, y = circles(2000, 0)
-    walk = neighbour_walk(torch.tensor(x, dtype=torch.float32), 2, generator, max_anchors=500)
+    walk = walk_along(torch.tensor(x, dtype=torch.float32), 2, generator, max_anchors=500)
     rows = torch.arange(2000)
     ends = walk.step(rows, 0, generator)
     assert (y[rows.numpy()] == y[ends.numpy()]).mean() > 0.995
@@ -68,7 +73,7 @@ def test_anchors_stand_in_for_their_neighbours(generator):
 
 def test_walk_views_shorten_over_the_training(generator):
     x = torch.randn(50, 2, generator=generator)
-    walk = neighbour_walk(x, 1, generator)
+    walk = walk_along(x, 1, generator)
     views = WalkViews(x, walk, 0.0, hold=0.3, end=0.8)
     top = walk.n_levels - 1
     assert [views.level(p) for p in (0.0, 0.3, 0.8, 1.0)] == [top, top, 0, 0]
@@ -83,7 +88,7 @@ def test_noise_views_have_the_asked_deviation(generator):
 
 
 def test_tiny_data_still_walks(generator):
-    walk = neighbour_walk(torch.tensor([[0.0], [1.0]]), 2, generator)
+    walk = walk_along(torch.tensor([[0.0], [1.0]]), 2, generator)
     assert walk.step(torch.tensor([0, 1]), 0, generator).shape == (2,)
     assert math.isfinite(walk.groups[0])
 
@@ -100,6 +105,6 @@ def test_one_far_outlier_sets_no_scale(generator):
 def test_copies_change_nothing(d, generator):
     x = torch.randn(300, d, generator=generator, dtype=torch.float64)
     assert kernel_bandwidth(x.repeat(3, 1), generator) == pytest.approx(kernel_bandwidth(x, generator))
-    walk = neighbour_walk(x.repeat(10, 1).float(), 1, generator)
+    walk = walk_along(x.repeat(10, 1).float(), 1, generator)
     assert walk.groups[-1] < 1.2, "heaps of copies are not groups of their own"
     assert len(walk.anchor_rows) == 300

@@ -15,6 +15,7 @@ from gedikit.data.image_views import (
     place,
     scaled,
 )
+from gedikit.data.neighbours import neighbour_graph
 
 SHAPE = (4, 4, 3)
 CPU = torch.device("cpu")
@@ -219,7 +220,8 @@ def stored(data: np.ndarray, kind: str, folder) -> np.ndarray:
 
 def walking(data: np.ndarray, seed: int = 5, pixels=None) -> ImageViews:
     points = scaled(torch.from_numpy(data))
-    steps = neighbour_walk(points, 2, torch.Generator().manual_seed(0), n_neighbours=3)
+    generator = torch.Generator().manual_seed(0)
+    steps = neighbour_walk(neighbour_graph(points, generator, n_neighbours=3), 2, generator)
     placed = DevicePixels(torch.from_numpy(data)) if pixels is None else pixels
     nothing = Augmentation()
     return ImageViews(placed, SHAPE, nothing, nothing, seed, CPU, Walks(steps, 0.3, 0.8))

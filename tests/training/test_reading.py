@@ -4,11 +4,14 @@ import torch
 
 from gedikit.data import sources
 from gedikit.data.addition import addition_examples
-from gedikit.data.geometry import nearest_in_space
+from gedikit.data.neighbours import nearest_in_space, neighbour_graph
+from gedikit.data.toy import moons
+from gedikit.errors import UsageError
 from gedikit.methods import get_method
 from gedikit.symbolic import Constraint
 from gedikit.training import fit
-from gedikit.training.reading import first_reading
+from gedikit.training.many import Task, fit_many
+from gedikit.training.reading import reading_of_clusters, reading_of_rules
 from gedikit.training.rules import Rules
 
 CPU = torch.device("cpu")
@@ -25,7 +28,7 @@ def digits():
 
 
 def read(x, rules, starts=150):
-    return first_reading(lambda rows, k: nearest_in_space(x[rows], k), rules, len(x), 0, CPU, starts)
+    return reading_of_rules(lambda rows, k: nearest_in_space(x[rows], k), rules, len(x), 0, CPU, starts)
 
 
 def test_sums_alone_tell_most_digits(digits):
@@ -63,3 +66,54 @@ def test_the_prior_is_that_of_the_rule(digits):
         rules=Rules(addition(), addition_examples(y, 40, 0)),
     )
     np.testing.assert_allclose(fitted.prior, (21 - np.arange(10)) / 165, rtol=1e-6)
+
+
+SMALL = {"log_every": 1, "batch_size": 60, "hidden": (16,), "features": 8, "frequencies": 8, "bank": 500}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gedi", [True] * 4 + [False] * 16),
+        ("gedi-no-gen", [True] * 4 + [False] * 16),
+        ("gedi-two-stage", [False] * 10 + [True] * 2 + [False] * 8),
+        ("gedi-no-prior", [False] * 20),  # an ablation is about the term that is left out
+        ("jem", [False] * 20),
+        ("swav", [False] * 20),
+    ],
+)
+def test_methods_that_look_for_balanced_clusters_can_start_from_those_of_neighbours(name, expected):
+    x, _ = moons(200, 0)
+    method = get_method(name)
+    settings = method.settings(iterations=20, spectral_start=0.2, **SMALL)
+    _, history, _ = fit(x, method, settings, n_clusters=2, seed=0, device="cpu")
+    assert ["reading" in row for row in history.rows] == expected
+
+
+@pytest.mark.parametrize("augmentation", ["walk", "noise"])
+def test_a_spectral_start_is_learned_at_once(augmentation):
+    """By noise alone moons are two halves, or one: the start says what hangs together."""
+    x, y = moons(600, 0)
+    method = get_method("gedi-no-gen")
+    settings = method.settings(
+        iterations=300, spectral_start=1.0, augmentation=augmentation, **{**SMALL, "hidden": (64,)}
+    )
+    fitted, _, _ = fit(x, method, settings, n_clusters=2, seed=0, device="cpu")
+    right = (fitted.training_labels == y).mean()
+    assert max(right, 1 - right) > 0.97
+
+
+def test_larger_clusters_get_labels_of_larger_prior(generator):
+    x = torch.cat([torch.randn(90, 2, generator=generator), torch.randn(30, 2, generator=generator) + 50])
+    graph = neighbour_graph(x, generator)
+    for prior in ([0.75, 0.25], [0.25, 0.75]):
+        reading = reading_of_clusters(graph, np.array(prior), 0, CPU)
+        assert reading.mean(0).tolist() == prior
+
+
+def test_stacked_models_have_no_spectral_start():
+    x, _ = moons(100, 0)
+    method = get_method("gedi")
+    task = Task(x, method.settings(iterations=2, spectral_start=0.5), 0, 2)
+    with pytest.raises(UsageError, match="spectral_start gives every model targets of its own"):
+        fit_many([task, task], method, device="cpu")

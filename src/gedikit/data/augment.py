@@ -219,7 +219,8 @@ PRESETS: Mapping[str, Augmentation] = MappingProxyType(
     {
         "none": Augmentation(),
         "cifar10": replace(_PHOTOS, crop_area=(0.2, 1.0)),
-        "svhn": replace(_PHOTOS, flip=0.0),  # a mirrored digit is no digit
+        # a mirrored digit is no digit, and a crop may show the one beside it
+        "svhn": replace(_PHOTOS, flip=0.0, crop_area=(1.0, 1.0), rotation=6.0, zoom=(0.85, 1.15), translation=0.1),
         "photos": _PHOTOS,
         "fashion": Augmentation(
             crop_area=(0.4, 1.0), flip=0.5, jitter=0.8, brightness=0.4, contrast=0.4, noise=0.05

@@ -7,26 +7,19 @@ useful walk is the one that still sees as many as there are clusters.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
-from numpy.typing import NDArray
+from jaxtyping import Float, Int
 from scipy import sparse
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
+
+from gedikit.data.neighbours import NeighbourGraph
 
 _DOUBLINGS = 16
 _ENDPOINTS = 64
 _STRANGE = 0.02
-
-# rows of anchors and a number of neighbours → distances to them, and their places among the anchors
-Nearest = Callable[[NDArray[np.int64], int], tuple[NDArray[Any], NDArray[np.int64]]]
-# rows of anchors → for every row of the data the place of the anchor nearest to it
-Closest = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 def kernel_bandwidth(x: Float[Tensor, "n d"], generator: torch.Generator, max_points: int = 2000) -> float:
@@ -83,30 +76,10 @@ class NeighbourWalk:
 
 
 def neighbour_walk(
-    x: Float[Tensor, "n d"] | UInt8[Tensor, "n d"],
-    n_clusters: int,
-    generator: torch.Generator,
-    *,
-    n_neighbours: int = 10,
-    slack: float = 1.1,
-    max_anchors: int = 20_000,
-    nearest: Nearest | None = None,
-    closest: Closest | None = None,
+    graph: NeighbourGraph, n_clusters: int, generator: torch.Generator, *, slack: float = 1.1
 ) -> NeighbourWalk:
-    """Walks that double in length until they see at most `slack`·`n_clusters` groups.
-
-    `nearest` finds the neighbours of anchors, given their rows, and `closest` the anchor of every row where not all
-    are anchors; without them they are the nearest in space.
-    """
-    points = x.cpu().numpy()
-    # copies of a point are one anchor: else each heap of copies would be a group of its own
-    _, rows, anchor = np.unique(points, axis=0, return_index=True, return_inverse=True)
-    if len(rows) > max_anchors:
-        rows = np.sort(rows[torch.randperm(len(rows), generator=generator)[:max_anchors].numpy()])
-        anchor = _nearest(points, points[rows]) if closest is None else closest(rows)
-    k = min(n_neighbours, len(rows) - 1)
-    distance, index = nearest_in_space(points[rows], k) if nearest is None else nearest(rows, k)
-    weights = affinity(distance, index)
+    """Walks that double in length until they see at most `slack`·`n_clusters` groups."""
+    weights = graph.weights
     degree = torch.from_numpy(np.asarray(weights.sum(1)).ravel())
     # two independent halves: a meeting of walks of one half with the other's is unbiased
     halves = [_one_step(weights, _ENDPOINTS, generator) for _ in range(2)]
@@ -119,28 +92,10 @@ def neighbour_walk(
         levels.append(torch.cat(halves, 1))
     return NeighbourWalk(
         torch.stack(levels).to(torch.int32),
-        torch.from_numpy(np.ascontiguousarray(anchor.ravel(), dtype=np.int64)),
-        torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64)),
+        torch.from_numpy(graph.anchor),
+        torch.from_numpy(graph.rows),
         tuple(groups),
     )
-
-
-def nearest_in_space(points: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    distance, index = NearestNeighbors(n_neighbors=k).fit(points).kneighbors()
-    return distance, index
-
-
-def affinity(distance: NDArray[Any], index: NDArray[np.int64]) -> sparse.csr_matrix:
-    """Self-tuned Gaussian weights (Zelnik-Manor & Perona, 2004) on the union of k-neighbourhoods, lazily walked."""
-    n, k = index.shape
-    local = np.maximum(distance[:, min(7, k) - 1].astype(np.float64), np.finfo(np.float32).tiny)
-    row = np.repeat(np.arange(n), k)
-    col = index.ravel()
-    weight = np.exp(-(distance.ravel() ** 2) / (local[row] * local[col]))
-    graph = sparse.csr_matrix((np.maximum(weight, 1e-12), (row, col)), shape=(n, n))
-    graph = graph.maximum(graph.T)
-    normalised: sparse.csr_matrix = (graph + sparse.diags(np.asarray(graph.sum(1)).ravel())).tocsr()
-    return normalised
 
 
 def _one_step(weights: sparse.csr_matrix, r: int, generator: torch.Generator) -> Int[Tensor, "n r"]:
@@ -173,10 +128,3 @@ def _groups(a: Int[Tensor, "n r"], b: Int[Tensor, "n r"], degree: Float[Tensor, 
         i, _ = meet.nonzero(as_tuple=True)
         total += float((degree[i] / degree[a[meet]]).sum())
     return total / (len(shifts) * a.shape[1])
-
-
-def _nearest(points: NDArray[np.float32], anchors: NDArray[np.float32]) -> NDArray[np.int64]:
-    nearest: NDArray[np.int64] = (
-        NearestNeighbors(n_neighbors=1).fit(anchors).kneighbors(points, return_distance=False).ravel()
-    )
-    return nearest

@@ -29,7 +29,7 @@ from gedikit.training.inputs import Inputs, look_at
 from gedikit.training.loop import History, Observer, train
 from gedikit.training.memory import out_of_memory
 from gedikit.training.negatives import Chains, Negatives, WeightedProposals
-from gedikit.training.reading import first_reading
+from gedikit.training.reading import reading_of_clusters, reading_of_rules
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
@@ -215,6 +215,7 @@ def prepare(
 ) -> Prepared:
     """Look at the data and build everything that does not change during training."""
     where = resolve_device(device)
+    method = method.starting_from_clusters(settings.spectral_start)
     check_rows(x, n_clusters)
     check_rules(method, rules, len(x), n_clusters)
     if rules is not None:
@@ -228,8 +229,11 @@ def prepare(
     setup = torch.Generator().manual_seed(seed)
     together = None if rules is None else rules.examples
     inputs = look_at(x, method, settings, n_clusters, seed, setup, where, together)
+    reading = None
     if rules is not None and "reading" in method.terms:
-        rules = replace(rules, reading=first_reading(inputs.nearest, rules, len(x), seed, where))
+        reading = reading_of_rules(inputs.nearest, rules, len(x), seed, where)
+    elif inputs.graph is not None and "reading" in method.terms:
+        reading = reading_of_clusters(inputs.graph, class_prior, seed, where)
     references = None
     if method.generative == "contrastive-energy":
         references = inputs.rows(torch.randperm(len(x), generator=setup)[: settings.references])
@@ -245,7 +249,9 @@ def prepare(
     network.compute_in(precision(settings, where))
     negatives, chains = _negatives(method, settings, inputs, reference, len(x), setup, where)
     log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
-    step = TrainStep(settings, method, inputs.views, negatives, log_prior, _weights(method, settings), rules)
+    step = TrainStep(
+        settings, method, inputs.views, negatives, log_prior, _weights(method, settings), rules, reading
+    )
     sizes = Sizes(settings.batch_size, network.centers.shape[0], log_prior)
     return Prepared(
         x,

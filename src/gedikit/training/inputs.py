@@ -12,8 +12,9 @@ from torch import Tensor
 
 from gedikit.data.alike import nearest_anchors, nearest_images
 from gedikit.data.augment import PRESETS, Augmentation
-from gedikit.data.geometry import Nearest, kernel_bandwidth, nearest_in_space, neighbour_walk
+from gedikit.data.geometry import kernel_bandwidth, neighbour_walk
 from gedikit.data.image_views import ImageViews, Walks, place, scaled
+from gedikit.data.neighbours import Nearest, NeighbourGraph, nearest_in_space, neighbour_graph
 from gedikit.data.scaling import Scaler
 from gedikit.data.views import NoiseViews, Views, WalkViews
 from gedikit.errors import DataError, UsageError
@@ -34,6 +35,7 @@ class Inputs:
     views: Views
     rows: Callable[[Int[Tensor, " k"]], Float[Tensor, "k d"]]  # scaled rows on the host
     nearest: Nearest  # of some rows among them
+    graph: NeighbourGraph | None  # of all rows, where walks or the first targets need it
 
 
 def look_at(
@@ -48,11 +50,12 @@ def look_at(
 ) -> Inputs:
     if settings.image_shape:
         return _images(x, method, settings, n_clusters, seed, setup, device, examples)
-    return _vectors(x, settings, n_clusters, setup, device, examples)
+    return _vectors(x, method, settings, n_clusters, setup, device, examples)
 
 
 def _vectors(
     x: NDArray[Any],
+    method: Method,
     settings: Settings,
     n_clusters: int,
     setup: torch.Generator,
@@ -68,17 +71,20 @@ def _vectors(
     sigma = settings.noise * (bandwidth if settings.noise_unit == "bandwidth" else 1.0)
     views: Views
     together = None if examples is None else torch.from_numpy(examples).to(device)
-    if settings.augmentation == "noise":
+    graph = None
+    if settings.augmentation == "walk" or _starts_from_clusters(method, examples):
+        graph = neighbour_graph(data, setup, n_neighbours=settings.neighbours)
+    if graph is None or settings.augmentation == "noise":
         views = NoiseViews(data.to(device), sigma, examples=together)
     else:
-        walk = neighbour_walk(data, n_clusters, setup, n_neighbours=settings.neighbours)
+        walk = neighbour_walk(graph, n_clusters, setup)
         hold, end = settings.walk_hold, settings.walk_end
         views = WalkViews(data.to(device), walk.to(device), sigma, hold, end, examples=together)
 
     def nearest(rows: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         return nearest_in_space(data.numpy()[rows], k)
 
-    return Inputs(scaler, bandwidth, box, sigma, views, lambda rows: data[rows], nearest)
+    return Inputs(scaler, bandwidth, box, sigma, views, lambda rows: data[rows], nearest, graph)
 
 
 def _images(
@@ -114,20 +120,19 @@ def _images(
         blocks = map(images, torch.arange(len(pixels)).split(_BLOCK))
         return nearest_anchors(blocks, images(torch.from_numpy(anchors)), settings.walk_by)
 
-    walks = None
-    if settings.image_walks == "on":
-        steps = neighbour_walk(
-            torch.from_numpy(np.ascontiguousarray(pixels)),
-            n_clusters,
-            setup,
-            n_neighbours=settings.neighbours,
-            nearest=nearest,
-            closest=closest,
-        )
-        walks = Walks(steps, settings.walk_hold, settings.walk_end)
+    graph = walks = None
+    if settings.image_walks == "on" or _starts_from_clusters(method, examples):
+        points = torch.from_numpy(np.ascontiguousarray(pixels))
+        graph = neighbour_graph(points, setup, n_neighbours=settings.neighbours, nearest=nearest, closest=closest)
+    if graph is not None and settings.image_walks == "on":
+        walks = Walks(neighbour_walk(graph, n_clusters, setup), settings.walk_hold, settings.walk_end)
     views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks, examples)
 
-    return Inputs(scaler, _PIXEL_BANDWIDTH, box, strong.noise, views, rows, nearest)
+    return Inputs(scaler, _PIXEL_BANDWIDTH, box, strong.noise, views, rows, nearest, graph)
+
+
+def _starts_from_clusters(method: Method, examples: Int64[np.ndarray, "m v"] | None) -> bool:
+    return "reading" in method.terms and examples is None
 
 
 def as_bytes(x: NDArray[Any]) -> tuple[Scaler, NDArray[np.uint8]]:

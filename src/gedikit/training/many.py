@@ -69,6 +69,10 @@ def check_alike(tasks: Sequence[Task], method: Method) -> None:
     if method.generative == "flow":
         raise UsageError(f"{method.name!r} has a flow, whose weights cannot be stacked: fit its models one by one")
     first = tasks[0]
+    if "reading" in method.starting_from_clusters(first.settings.spectral_start).terms:
+        raise UsageError(
+            "spectral_start gives every model targets of its own: fit models one by one, or set it to 0"
+        )
     alike = {name: getattr(first.settings, name) for name in WEIGHTS}
     for task in tasks[1:]:
         if task.x.shape != first.x.shape or task.n_clusters != first.n_clusters:

@@ -1,19 +1,19 @@
-"""What the rows of examples show, read off before any network has learned: neighbours, clusters, and their names.
+"""What rows show, read off before a network has learned: neighbours, their clusters, and what a rule calls these.
 
-A network that starts from rules alone has to guess what its clusters stand for while it still finds them, and
-stays with a wrong guess. Clusters of neighbours are there at once, and a rule names them all together. Several
-clusterings, coarser and finer, are named one by one; what they make of a row is averaged.
+A network that has to find clusters from nothing may settle for a constant posterior, or for two clusters that
+are one; one that starts from rules alone also guesses what its clusters stand for, and stays with a wrong guess.
+Clusters of neighbours are there at once. A rule names them all together: several clusterings, coarser and finer,
+are named one by one, and what they make of a row is averaged.
 """
-
-import warnings
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int64
-from sklearn.cluster import SpectralClustering
+from numpy.typing import NDArray
 from torch import Tensor
 
-from gedikit.data.geometry import Nearest, affinity
+from gedikit.data.neighbours import Nearest, NeighbourGraph, affinity, spectral_clusters
 from gedikit.symbolic import name_clusters
 from gedikit.training.rules import Rules
 
@@ -22,7 +22,18 @@ _MOST_ROWS = 3000  # memory grows with their square, and more are not needed to 
 _NEIGHBOURS = 10
 
 
-def first_reading(
+def reading_of_clusters(
+    graph: NeighbourGraph, prior: NDArray[np.float64], seed: int, device: torch.device
+) -> Float[Tensor, "n c"]:
+    """Each row in its spectral cluster; the more rows a cluster has, the more probable the label it gets."""
+    clusters = graph.clusters(len(prior), seed)
+    by_size = np.argsort(np.bincount(clusters, minlength=len(prior)), kind="stable")
+    label = np.empty(len(prior), dtype=np.int64)
+    label[by_size] = np.argsort(prior, kind="stable")
+    return F.one_hot(torch.from_numpy(label[clusters]), len(prior)).float().to(device)
+
+
+def reading_of_rules(
     nearest: Nearest, rules: Rules, n_rows: int, seed: int, device: torch.device, starts: int = 1000
 ) -> Float[Tensor, "n c"]:
     """p(value | row) by clusters and the rule; zeros for rows that none of the examples looked at names."""
@@ -52,12 +63,4 @@ def _clusterings(
     nearest: Nearest, rows: Int64[np.ndarray, " r"], n_values: int, seed: int
 ) -> list[Int64[np.ndarray, " r"]]:
     graph = affinity(*nearest(rows, min(_NEIGHBOURS, len(rows) - 1)))
-    sizes = sorted({min(round(share * n_values), len(rows) // 2) for share in _CLUSTERS_A_VALUE})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a graph in several parts is no harm: parts are clusters
-        return [
-            SpectralClustering(size, affinity="precomputed", assign_labels="cluster_qr", random_state=seed)
-            .fit_predict(graph)
-            .astype(np.int64)
-            for size in sizes
-        ]
+    return [spectral_clusters(graph, round(share * n_values), seed) for share in _CLUSTERS_A_VALUE]

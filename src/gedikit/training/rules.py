@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic import Constraint
@@ -18,7 +17,6 @@ class Rules:
 
     constraint: Constraint
     examples: Int64[np.ndarray, "m v"]
-    reading: Float[Tensor, "n c"] | None = None  # p(value | row) before the network has learned
 
     @classmethod
     def of(cls, constraint: Constraint, examples: ArrayLike) -> Self:

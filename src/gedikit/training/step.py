@@ -35,6 +35,7 @@ class TrainStep:
     log_prior: Float[Tensor, "*m c"]
     weights: dict[str, float | Tensor]
     rules: Rules | None = None
+    reading: Float[Tensor, "n c"] | None = None  # p(label | row) before the network has learned
     _measured: dict["Phase", tuple[str, ...]] = field(default_factory=dict, repr=False)  # names of measurements
 
     def start(self, state: TrainState) -> None:
@@ -99,7 +100,8 @@ class TrainStep:
         views = (view, *others)[:wanted]
         negative = self.negatives.draw(state) if self.negatives and "generative" in phase.terms else None
         outputs = Outputs(state.network, state.embed, x, views, negative)
-        return Look(self.settings, state, phase, batch[0], views, view, outputs, self.log_prior, self.rules)
+        rows, prior = batch[0], self.log_prior
+        return Look(self.settings, state, phase, rows, views, view, outputs, prior, self.rules, self.reading)
 
     def _gradient(self, total: Tensor, state: TrainState, phase: "Phase") -> Tensor:
         parameters = list(state.network.parameters())

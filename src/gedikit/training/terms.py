@@ -39,6 +39,7 @@ class Look:
     out: "Outputs"
     log_prior: Tensor
     rules: Rules | None = None
+    reading: Tensor | None = None  # p(label | row) before the network has learned
 
     @property
     def posteriors(self) -> list[Tensor]:
@@ -95,8 +96,8 @@ def _constraint(look: Look) -> Tensor:
 
 def _reading(look: Look) -> Tensor:
     """Cross-entropy to what was read off before; rows that were not are left out."""
-    assert look.rules is not None and look.rules.reading is not None
-    wanted = look.rules.reading[look.rows]
+    assert look.reading is not None
+    wanted = look.reading[look.rows]
     return look.mean_of(lambda log_p: objectives.reading_loss(log_p, wanted))
 
 
