@@ -143,5 +143,5 @@ def image_recipe(
     if image_shape[2] == 1:  # drawings and scans: neighbours by pixels are alike, as those of photographs are not
         recipe |= _BY_NEIGHBOURS
     if source == "svhn":  # writing in any colours and light
-        recipe |= {**_BY_NEIGHBOURS, "walk_by": "outlines"}
+        recipe |= {**_BY_NEIGHBOURS, "walk_by": "outlines", "spectral_start": 0.5, "learning_rate": 1e-3}
     return recipe if on_gpu else {**recipe, **_ON_A_CPU}
