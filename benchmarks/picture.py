@@ -32,7 +32,9 @@ def main() -> None:
 
 def generated() -> None:
     """Grids that benchmarks/images.py left, the first hundred samples of each model as they came."""
-    grids = [Path(f"results/images/{name}-100/samples.png") for name in ("mnist", "fashion-mnist", "cifar10")]
+    grids = [
+        Path(f"results/images/{name}-100/samples.png") for name in ("mnist", "svhn", "fashion-mnist", "cifar10")
+    ]
     beside([Image.open(grid).convert("RGB") for grid in grids], Path("docs/images.png"), GAP)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gedikit.errors import UsageError
 from gedikit.methods import get_method
 from gedikit.recipes import image_recipe
 
@@ -47,6 +48,28 @@ def test_what_a_method_changes_comes_after_what_images_change():
     assert get_method("gedi").settings(recipe).prior > get_method("gedi").settings(recipe).invariance
 
 
-def test_grey_images_walk_and_photographs_do_not():
-    assert image_recipe((28, 28, 1), "mnist", on_gpu=True)["image_walks"] == "on"
-    assert "image_walks" not in image_recipe(SHAPE, "photos", on_gpu=True)
+@pytest.mark.parametrize(
+    ("shape", "source", "expected"),
+    [
+        ((28, 28, 1), "mnist", ("on", "pixels", "digits")),
+        ((28, 28, 3), "mnist", ("on", "pixels", "digits")),
+        ((28, 28, 1), "scans", ("on", "pixels", "photos")),
+        ((28, 28, 1), "cifar10", ("off", "pixels", "cifar10")),
+        (SHAPE, "svhn", ("on", "outlines", "svhn")),
+        (SHAPE, "photos", ("off", "pixels", "photos")),
+    ],
+)
+def test_neighbours_are_walked_along_where_they_are_alike(shape, source, expected):
+    s = get_method("gedi").settings_for(shape, source, on_gpu=True)
+    assert (s.image_walks, s.walk_by, s.augmentation) == expected
+    assert (s.spectral_start > 0) == (s.image_walks == "on")
+
+
+def test_pictures_may_be_like_a_data_set():
+    method = get_method("gedi")
+    itself = method.settings_for(SHAPE, "svhn", on_gpu=True)
+    assert method.settings_for(SHAPE, "folder", on_gpu=True, like="svhn") == itself
+    with pytest.raises(UsageError, match=r"like names one of mnist, .*, not 'imagenet'"):
+        method.settings_for(SHAPE, "folder", on_gpu=True, like="imagenet")
+    with pytest.raises(UsageError, match="is about images, and rows are none"):
+        method.settings_for((), "table.csv", on_gpu=True, like="svhn")

@@ -55,6 +55,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     image_shape : tuple of int, default=None
         (height, width, channels) where rows are images, flattened in this order. Arrays of shape
         (n_samples, height, width) or (n_samples, height, width, channels) need not say so.
+    like : str, default=None
+        A data set that the images resemble, whose augmentation and idea of neighbours to take: "mnist" for drawings
+        and scans, "fashion-mnist", "cifar10" for photographs, "svhn" for writing in any colours and light.
     encoder : torch.nn.Module, default=None
         Your own network, from images (n, channels, height, width) or rows (n, n_features) to features (n, k),
         without batch statistics. A copy of it is trained.
@@ -103,6 +106,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         learning_rate: float | None = None,
         options: Mapping[str, Any] | None = None,
         image_shape: tuple[int, ...] | None = None,
+        like: str | None = None,
         encoder: nn.Module | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
@@ -116,6 +120,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.learning_rate = learning_rate
         self.options = options
         self.image_shape = image_shape
+        self.like = like
         self.encoder = encoder
         self.random_state = random_state
         self.device = device
@@ -136,7 +141,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         given = {name: value for name, value in direct.items() if value is not None}
         on_gpu = resolve_device(self.device).type == "cuda"
         changes = {**options, **given}
-        return get_method(self.method).settings_for(shape, "", on_gpu=on_gpu, forced=forced, **changes)
+        return get_method(self.method).settings_for(
+            shape, "", on_gpu=on_gpu, like=self.like, forced=forced, **changes
+        )
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Train on the rows of X; y is ignored."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gedikit.errors import UsageError
-from gedikit.recipes import PRINTED_TOY, image_recipe
+from gedikit.recipes import PRINTED_TOY, image_recipe, source_of
 from gedikit.settings import Settings
 
 CONTRASTIVE, NEGATIVE_FREE, CLUSTER_BASED = "contrastive", "negative-free", "cluster-based"
@@ -88,11 +88,19 @@ class Method:
         return base.replace(**self.changes).replace(**changes)
 
     def settings_for(
-        self, shape: tuple[int, ...], source: str, /, *, on_gpu: bool, forced: bool = False, **changes: Any
+        self,
+        shape: tuple[int, ...],
+        source: str,
+        /,
+        *,
+        on_gpu: bool,
+        like: str | None = None,
+        forced: bool = False,
+        **changes: Any,
     ) -> Settings:
-        """The same for rows of a source that may be images; `forced` takes the smallest for images too."""
+        """The same for rows that may be images, of a source or `like` one; `forced` takes the smallest too."""
         printed = self.printed is not None
-        recipe = image_recipe(shape, source, on_gpu=on_gpu, forced=forced, printed=printed)
+        recipe = image_recipe(shape, source_of(source, like, shape), on_gpu=on_gpu, forced=forced, printed=printed)
         return self.settings(recipe, **changes)
 
     def starting_from_clusters(self, share: float) -> "Method":

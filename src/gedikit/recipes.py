@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from gedikit.errors import UsageError
+
 _SMALLEST_SIDE = 16  # below that a perceptron on neighbourhoods does better, and faster
 
 # the paper's table of hyperparameters for images; NESY's weight is in another column there
@@ -117,7 +119,10 @@ _ON_A_CPU = {
     "log_every": 25,
     "checkpoint_every": 200,
 }
-_BY_NEIGHBOURS = {"image_walks": "on", "walk_copies": 32, "spectral_start": 0.4}
+# drawings and scans: neighbours by pixels are alike, as those of photographs are not
+_BY_PIXELS = {"image_walks": "on", "walk_copies": 32, "spectral_start": 0.4}
+# writing in any colours and light
+_BY_OUTLINES = {**_BY_PIXELS, "walk_by": "outlines", "spectral_start": 0.5, "learning_rate": 1e-3}
 _AUGMENTATIONS = {
     "mnist": "digits",
     "fashion-mnist": "fashion",
@@ -126,6 +131,18 @@ _AUGMENTATIONS = {
     "svhn": "svhn",
     "digits": "tiny",
 }
+_NEIGHBOURS = {"mnist": _BY_PIXELS, "fashion-mnist": _BY_PIXELS, "digits": _BY_PIXELS, "svhn": _BY_OUTLINES}
+
+
+def source_of(source: str, like: str | None, image_shape: tuple[int, ...]) -> str:
+    """Whose recipe to take: that of the data set itself unless it is said to be like another."""
+    if like is None:
+        return source
+    if like not in _AUGMENTATIONS:
+        raise UsageError(f"like names one of {', '.join(_AUGMENTATIONS)}, not {like!r}")
+    if not image_shape:
+        raise UsageError(f"like={like!r} is about images, and rows are none: image_shape says what they are")
+    return like
 
 
 def image_recipe(
@@ -140,8 +157,6 @@ def image_recipe(
     if printed:
         return {**PRINTED_IMAGES.get(source, PRINTED_IMAGES["cifar10"]), "image_shape": image_shape}
     recipe = {**_WORKS, "image_shape": image_shape, "augmentation": _AUGMENTATIONS.get(source, "photos")}
-    if image_shape[2] == 1:  # drawings and scans: neighbours by pixels are alike, as those of photographs are not
-        recipe |= _BY_NEIGHBOURS
-    if source == "svhn":  # writing in any colours and light
-        recipe |= {**_BY_NEIGHBOURS, "walk_by": "outlines", "spectral_start": 0.5, "learning_rate": 1e-3}
+    unknown_and_grey = source not in _AUGMENTATIONS and image_shape[2] == 1
+    recipe |= _NEIGHBOURS.get(source, _BY_PIXELS if unknown_and_grey else {})
     return recipe if on_gpu else {**recipe, **_ON_A_CPU}

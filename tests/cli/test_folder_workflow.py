@@ -300,6 +300,20 @@ def test_the_image_size_of_a_run_is_that_of_its_predictions(digits, grey_run, tm
     assert "trained already" in gedikit("fit", "--resume", "--out", out).stderr
 
 
+def test_pictures_are_treated_as_those_they_are_like(tmp_path):
+    few(tmp_path / "numbers", 40)
+    out = tmp_path / "run"
+    asked = ("fit", tmp_path / "numbers", "--clusters", 2, "--image-size", 16, "--iters", 4, *TINY, "--out", out)
+    failed(gedikit(*asked, "--like", "writing"), 2, "like names one of mnist")
+    assert not out.exists()
+    done = gedikit(*asked, "--like", "svhn", "--set", "log_every=1")
+    assert done.returncode == 0, done.stderr
+    config = (out / "config.toml").read_text()
+    assert 'walk_by = "outlines"' in config and 'augmentation = "svhn"' in config
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert ["reading" in row for row in rows] == [True, True, False, False]
+
+
 def test_a_single_sub_folder_is_no_class(tmp_path):
     few(tmp_path / "only", 12)
     out = tmp_path / "runs" / "run"

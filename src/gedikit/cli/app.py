@@ -88,6 +88,14 @@ def fit(
     image_size: Annotated[
         int | None, typer.Option(help="Pictures of a folder become this large, in pixels.", show_default="32")
     ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="A data set that the pictures resemble, whose recipe to take: mnist for drawings and scans, "
+            "cifar10 for photographs, svhn for writing in any colours; fashion-mnist.",
+            metavar="NAME",
+        ),
+    ] = None,
     evaluate_every: Annotated[
         int, typer.Option(help="Epochs between looks at the test set of built-in images; 0 for none.")
     ] = 10,
@@ -108,6 +116,7 @@ def fit(
         prior=prior,
         device=device,
         image_size=image_size,
+        like=like,
         evaluate_every=evaluate_every,
     )
 

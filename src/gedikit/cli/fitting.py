@@ -59,6 +59,7 @@ def fit(
     prior: str | None = None,
     device: str | None = None,
     image_size: int | None = None,
+    like: str | None = None,
     evaluate_every: int = 10,
 ) -> None:
     if resume:
@@ -69,6 +70,7 @@ def fit(
             "--iters": iters,
             "--epochs": epochs,
             "--image-size": image_size,
+            "--like": like,
             "--set": assignments or None,
             "--prior": prior,
             "--device": device,
@@ -89,7 +91,9 @@ def fit(
         if image_size is not None and not is_folder(data):
             raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
         size = sources.IMAGE_SIZE if image_size is None else image_size
-        config, dataset = _new(data, clusters, method or "gedi", seed or 0, changes, prior, device or "auto", size)
+        config, dataset = _new(
+            data, clusters, method or "gedi", seed or 0, changes, prior, device or "auto", size, like
+        )
         run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.method}-{config.seed}")
         run.create(config)
     _train(run, config, dataset, evaluate_every)
@@ -104,6 +108,7 @@ def _new(
     prior: str | None,
     device: str,
     image_size: int,
+    like: str | None,
 ) -> tuple[RunConfig, sources.Dataset]:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
     if seed < 0:
@@ -119,7 +124,7 @@ def _new(
     check_rows(dataset.x, n_clusters)
     asked = wanted.image_shape or dataset.image_shape or ()
     forced = wanted.network == "resnet8"
-    settings = chosen.settings_for(asked, data, on_gpu=on_gpu, forced=forced, **changes)
+    settings = chosen.settings_for(asked, data, on_gpu=on_gpu, like=like, forced=forced, **changes)
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
     config = RunConfig(
