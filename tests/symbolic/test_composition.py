@@ -1,6 +1,7 @@
 """Both constraints, constraints under other names, and images that examples share."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from symbolic_cases import ADDITION, addition, draw, worlds
 
+from gedikit.errors import UsageError
 from gedikit.symbolic import Constraint, Examples
 
 
@@ -141,3 +143,42 @@ def test_variables_of_two_networks_are_not_of_one_domain():
     assert one.one_domain
     assert not two.one_domain
     assert (one & Constraint(lambda c: c, (2,))).one_domain
+
+
+def test_what_two_networks_label_is_not_one_variable():
+    base = "nn(one, [X], Y, [0, 1]) :: p(X, Y).\nnn(two, [X], Y, [0, 1]) :: r(X, Y).\nq :- p(a, X), r(b, X)."
+    q = Constraint.from_program(base, "q")
+    with pytest.raises(UsageError, match="labelled by two networks, one and two"):
+        q.renamed({"p(a)": "r(b)"})
+    other = Constraint.from_program(base.replace("one", "three"), "q")
+    with pytest.raises(UsageError, match=r"p\(a\) would be labelled by two networks, one and three"):
+        q & other
+    assert len((q & q.renamed({"p(a)": "p(c)"})).variables) == 3
+    nobodys = Constraint(lambda a, b: a <= b, (2, 2), names=("p(a)", "r(b)"))
+    assert [v.network for v in (q & nobodys).variables] == ["one", "two"]
+
+
+FACTS = "nn(net, [X], Y, [0, 1, 2]) :: d(X, Y).\n0.3::f.\n0.8::g.\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (addition, 1.0),
+        (program, 1.0),
+        (lambda: Constraint.from_table([(0, 0), (1, 1)], (2, 2), [0.5, 0.25]), 0.5),
+        (lambda: Constraint.from_program(FACTS + "q :- f, d(a, 1).\nq :- g, d(a, 2).", "q"), 0.8),
+        (lambda: Constraint.from_program(FACTS + "q :- f, d(a, 1).\nq :- g, d(a, 1).", "q"), 1 - 0.7 * 0.2),
+        (lambda: Constraint.from_program(FACTS + "evidence(f).\nq :- f, g, d(a, 1).", "q"), 0.8),
+    ],
+)
+def test_the_least_loss_is_that_of_the_best_values(made, expected):
+    constraint = made()
+    assert math.exp(-constraint.least_loss()) == pytest.approx(expected)
+    assert constraint.satisfaction().max().item() == pytest.approx(expected)
+
+
+def test_where_values_cannot_be_tried_one_by_one_the_least_loss_is_open():
+    inputs = ", ".join(f"d(x{i}, 1)" for i in range(14))
+    constraint = Constraint.from_program(FACTS + f"q :- f, {inputs}.", "q")
+    assert constraint.least_loss() is None

@@ -88,6 +88,11 @@ PROGRAMS = {
         "P::f(1); 0.6::f(2) :- P is 0.7.\nq :- f(1), digit(a, 1).\nq :- f(2).",
         r"of f\(1\) and its alternatives add up to 1.3, not 1",
     ),
+    "alternatives without probabilities": (
+        "f(X) ; g(X) :- digit(X, 1).\nq :- f(a).",
+        r"f\(X\) ; g\(X\) are alternatives without probabilities: give each of them one",
+    ),
+    "an alternative without a probability": ("0.3::f ; g.\nq :- f, digit(a, 1).", "alternatives without prob"),
     "negative probability": (
         "-0.5::f.\nq :- f, digit(a, 1).",
         "the probability of f is -0.5: give one between 0 and 1",

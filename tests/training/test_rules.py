@@ -55,6 +55,14 @@ def test_the_rule_alone_is_satisfied_by_zero_for_everything():
     assert model.diagnose(x).numbers["largest_cluster"] > 0.95  # whatever it means
 
 
+def test_the_optimum_of_a_weighted_rule_is_the_best_it_can_be():
+    x, labels = blobs(300, 0)
+    rules = Rules(Constraint.from_table(ALLOWED, (3, 3, 3), weights=[0.8] * len(ALLOWED)), sums(labels, 50, 0))
+    method = get_method("gedi-symbols")
+    ready = prepare(x, method, method.settings(**OPTIONS), n_clusters=3, seed=0, device="cpu", rules=rules)
+    assert ready.optima["constraint"] == pytest.approx(-np.log(0.8))
+
+
 def test_rows_of_an_example_stay_together():
     x, labels = blobs(300, 0)
     examples = sums(labels, 100, 0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from gedikit.errors import UsageError
 from gedikit.symbolic.budget import Budget
 from gedikit.symbolic.compiler import compiled
-from gedikit.symbolic.formula import NEVER, TRUE, All, Formula, substituted
+from gedikit.symbolic.formula import NEVER, TRUE, All, Fact, Formula, leaves, substituted
 from gedikit.symbolic.table import Worlds
 from gedikit.symbolic.variables import Variable
 
@@ -36,6 +36,10 @@ class Compiled:
     def size(self) -> int:
         """How many numbers are computed for every column."""
         return self.circuit.size
+
+    @property
+    def has_facts(self) -> bool:
+        return any(isinstance(leaf.choice, Fact) for leaf in leaves(All((self.holds, self.given))))
 
     def log_joint(self, columns: Float[Tensor, "i n"]) -> Float[Tensor, " n"]:
         """log-probability of query and evidence, from one row for every value of every variable."""

@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, prod
+from itertools import combinations
+from math import exp, log, prod
 from typing import Any
 
 import numpy as np
@@ -146,11 +147,28 @@ class Constraint:
         known = [one_hot(every[:, i], v.size).double().log() for i, v in enumerate(self.variables)]
         return self.log_probability(known).exp().reshape([v.size for v in self.variables])
 
+    def least_loss(self) -> float | None:
+        """The least −log P that any values reach, 0 without weights and facts; None where too many would be tried.
+
+        >>> round(Constraint.from_table([(0, 0), (1, 1)], (2, 2), weights=[0.5, 0.25]).least_loss(), 4)
+        0.6931
+        """
+        if isinstance(self.body, Table):
+            return max(0.0, -float(self.body.log_weights.max()))
+        if not self.body.has_facts:
+            return 0.0
+        if prod(v.size for v in self.variables) > MAX_DENSE:
+            return None
+        return max(0.0, -log(self.satisfaction().max()))
+
     def __and__(self, other: "Constraint") -> "Constraint":
         """Both constraints hold; variables of the same name are the same variable, facts of programs are not."""
         ours = {v.name: v for v in self.variables}
         for v in other.variables:
-            if v.name in ours and ours[v.name] != v:
+            if v.name not in ours:
+                continue
+            _check_networks(ours[v.name], v)
+            if ours[v.name] != v:
                 raise UsageError(
                     f"{v.name} has values {ours[v.name].values} in one constraint and {v.values} in the other:"
                     " variables of the same name must have the same values, see renamed"
@@ -180,6 +198,9 @@ class Constraint:
             known = ", ".join(v.name for v in self.variables)
             raise UsageError(f"names has {sorted(unknown)[0]!r}, which is none of the variables {known}")
         new = [replace(v, name=names.get(v.name, v.name)) for v in self.variables]
+        for one, other in combinations(new, 2):
+            if one.name == other.name:
+                _check_networks(one, other)
         variables = tuple(dict.fromkeys(new))
         if len({v.name for v in variables}) < len(variables):
             raise UsageError("names makes one variable of two with different values")
@@ -228,6 +249,14 @@ def _parameters(predicate: Callable[..., Any], n: int) -> list[str]:
     if len(parameters) != n:
         raise UsageError(f"domains has {n} entries and the predicate {len(parameters)} parameters: give one each")
     return [p.name for p in parameters]
+
+
+def _check_networks(one: Variable, other: Variable) -> None:
+    if None not in (one.network, other.network) and one.network != other.network:
+        raise UsageError(
+            f"{one.name} would be labelled by two networks, {one.network} and {other.network}: what is one variable"
+            " is labelled by one"
+        )
 
 
 def _called(predicate: Callable[..., Any]) -> str:

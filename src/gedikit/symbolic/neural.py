@@ -70,7 +70,12 @@ def _check_shares(clause: Term, logic: Any) -> None:
         alternatives = clause.to_list()
     else:
         return
-    shares = [a.probability for a in alternatives if a.probability is not None and a.probability.is_constant()]
+    if any(a.probability is None for a in alternatives):
+        raise UsageError(
+            f"{' ; '.join(map(str, alternatives))} are alternatives without probabilities: give each of them one,"
+            " or write a clause for each if all of them follow"
+        )
+    shares = [a.probability for a in alternatives if a.probability.is_constant()]
     refuse_above_one(alternatives[0].with_probability(), sum(map(float, shares)), WRITTEN)
 
 

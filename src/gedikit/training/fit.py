@@ -252,7 +252,7 @@ def prepare(
     step = TrainStep(
         settings, method, inputs.views, negatives, log_prior, _weights(method, settings), rules, reading
     )
-    sizes = Sizes(settings.batch_size, network.centers.shape[0], log_prior)
+    sizes = Sizes(settings.batch_size, network.centers.shape[0], log_prior, rules)
     return Prepared(
         x,
         asked,

@@ -60,6 +60,7 @@ class Sizes:
     batch: int
     embedding: int
     log_prior: Tensor
+    rules: Rules | None = None
 
 
 @dataclass(frozen=True)
@@ -285,6 +286,7 @@ TERMS: Mapping[str, Term] = {
         refresh=_rename,
         every=lambda s: max(1, s.iterations // _RENAMINGS),
         views=lambda s: int(s.symmetric == "on"),
+        optimum=lambda _, sizes: sizes.rules.constraint.least_loss() if sizes.rules else None,
         min_rows=1,
     ),
     "reading": Term(
