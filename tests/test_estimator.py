@@ -199,3 +199,15 @@ def test_column_names_survive_saving(moons_xy, tmp_path):
     assert np.array_equal(loaded.labels_, model.labels_)
     with pytest.raises(ValueError, match="feature names"):
         loaded.predict(frame.rename(columns={"a": "c"}))
+
+
+@pytest.mark.parametrize("given", [{"like": "cifar10"}, {"like": "mnist"}, {"options": {"image_walks": "off"}}])
+def test_a_model_of_images_keeps_its_settings_in_a_file(given, tmp_path):
+    """Also those by which it differs from what grey images get, but not from what vectors do."""
+    x = np.random.default_rng(0).integers(0, 256, (40, 16, 16), dtype=np.uint8)
+    small = {"width": 4, "steps": 1, "buffer": 20, "negatives": 8}
+    options = {**small, **given.get("options", {})}
+    model = GEDI(2, max_iter=2, batch_size=16, random_state=0, device="cpu", **{**given, "options": options}).fit(x)
+    model.save(tmp_path / "model.safetensors")
+    again = GEDI.load(tmp_path / "model.safetensors", device="cpu")
+    assert again.resolved_settings() == model.resolved_settings((16, 16, 1)) == again.fitted_.settings

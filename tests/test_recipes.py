@@ -62,7 +62,7 @@ def test_what_a_method_changes_comes_after_what_images_change():
 def test_neighbours_are_walked_along_where_they_are_alike(shape, source, expected):
     s = get_method("gedi").settings_for(shape, source, on_gpu=True)
     assert (s.image_walks, s.walk_by, s.augmentation) == expected
-    assert (s.spectral_start > 0) == (s.image_walks == "on")
+    assert (s.spectral_start > 0) == (s.image_walks == "on" and source != "scans")
 
 
 def test_pictures_may_be_like_a_data_set():
@@ -71,5 +71,6 @@ def test_pictures_may_be_like_a_data_set():
     assert method.settings_for(SHAPE, "folder", on_gpu=True, like="svhn") == itself
     with pytest.raises(UsageError, match=r"like names one of mnist, .*, not 'imagenet'"):
         method.settings_for(SHAPE, "folder", on_gpu=True, like="imagenet")
-    with pytest.raises(UsageError, match="is about images, and rows are none"):
+    assert method.settings_for((8, 8, 1), "", on_gpu=True, like="mnist").network == "resnet8"
+    with pytest.raises(UsageError, match="is about images, and these rows are treated as vectors"):
         method.settings_for((), "table.csv", on_gpu=True, like="svhn")

@@ -271,9 +271,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     @classmethod
     def from_fitted(cls, fitted: FittedModel, device: str = "auto", encoder: nn.Module | None = None) -> "GEDI":
         method = get_method(fitted.method)
-        base = method.settings().as_dict()
+        shape, on_gpu = fitted.settings.image_shape, resolve_device(device).type == "cuda"
+        unasked = [
+            method.settings().as_dict(),
+            method.settings_for(shape, "", on_gpu=on_gpu, forced=True).as_dict(),
+        ]
         named = {"iterations": "max_iter", "batch_size": "batch_size", "learning_rate": "learning_rate"}
-        options = {k: v for k, v in fitted.settings.as_dict().items() if k not in named and v != base[k]}
+        options = {
+            k: v
+            for k, v in fitted.settings.as_dict().items()
+            if k not in named and any(v != base[k] for base in unasked)
+        }
         uniform = np.allclose(fitted.prior, 1 / fitted.n_clusters)
         model = cls(
             fitted.n_clusters,

@@ -100,6 +100,7 @@ class Method:
     ) -> Settings:
         """The same for rows that may be images, of a source or `like` one; `forced` takes the smallest too."""
         printed = self.printed is not None
+        forced = forced or like is not None
         recipe = image_recipe(shape, source_of(source, like, shape), on_gpu=on_gpu, forced=forced, printed=printed)
         return self.settings(recipe, **changes)
 

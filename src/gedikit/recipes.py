@@ -120,7 +120,8 @@ _ON_A_CPU = {
     "checkpoint_every": 200,
 }
 # drawings and scans: neighbours by pixels are alike, as those of photographs are not
-_BY_PIXELS = {"image_walks": "on", "walk_copies": 32, "spectral_start": 0.4}
+_GREY = {"image_walks": "on", "walk_copies": 32}
+_BY_PIXELS = {**_GREY, "spectral_start": 0.4}
 # writing in any colours and light
 _BY_OUTLINES = {**_BY_PIXELS, "walk_by": "outlines", "spectral_start": 0.5, "learning_rate": 1e-3}
 _AUGMENTATIONS = {
@@ -134,14 +135,18 @@ _AUGMENTATIONS = {
 _NEIGHBOURS = {"mnist": _BY_PIXELS, "fashion-mnist": _BY_PIXELS, "digits": _BY_PIXELS, "svhn": _BY_OUTLINES}
 
 
+def check_like(like: str | None) -> None:
+    if like is not None and like not in _AUGMENTATIONS:
+        raise UsageError(f"like names one of {', '.join(_AUGMENTATIONS)}, not {like!r}")
+
+
 def source_of(source: str, like: str | None, image_shape: tuple[int, ...]) -> str:
     """Whose recipe to take: that of the data set itself unless it is said to be like another."""
+    check_like(like)
     if like is None:
         return source
-    if like not in _AUGMENTATIONS:
-        raise UsageError(f"like names one of {', '.join(_AUGMENTATIONS)}, not {like!r}")
     if not image_shape:
-        raise UsageError(f"like={like!r} is about images, and rows are none: image_shape says what they are")
+        raise UsageError(f"like={like!r} is about images, and these rows are treated as vectors: see image_shape")
     return like
 
 
@@ -158,5 +163,5 @@ def image_recipe(
         return {**PRINTED_IMAGES.get(source, PRINTED_IMAGES["cifar10"]), "image_shape": image_shape}
     recipe = {**_WORKS, "image_shape": image_shape, "augmentation": _AUGMENTATIONS.get(source, "photos")}
     unknown_and_grey = source not in _AUGMENTATIONS and image_shape[2] == 1
-    recipe |= _NEIGHBOURS.get(source, _BY_PIXELS if unknown_and_grey else {})
+    recipe |= _NEIGHBOURS.get(source, _GREY if unknown_and_grey else {})
     return recipe if on_gpu else {**recipe, **_ON_A_CPU}

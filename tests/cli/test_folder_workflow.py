@@ -310,8 +310,29 @@ def test_pictures_are_treated_as_those_they_are_like(tmp_path):
     assert done.returncode == 0, done.stderr
     config = (out / "config.toml").read_text()
     assert 'walk_by = "outlines"' in config and 'augmentation = "svhn"' in config
-    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert ["reading" in row for row in rows] == [True, True, False, False]
+    assert starts(out) == [True, True, False, False]
+
+
+def starts(run: Path) -> list[bool]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return ["reading" in row for row in rows]
+
+
+def test_what_a_run_does_not_name_is_not_up_to_the_recipe_of_today(tmp_path):
+    """Runs that were begun before a setting was there go on as they were."""
+    few(tmp_path / "scans", 40, mode="L")
+    out = tmp_path / "run"
+    asked = ("--clusters", 2, "--image-size", 16, "--iters", 4, *TINY, "--set", "log_every=1", "--out", out)
+    assert gedikit("fit", tmp_path / "scans", *asked, "--like", "mnist").returncode == 0
+    assert starts(out) == [True, True, False, False]
+    (out / "model.safetensors").unlink()
+    config = out / "config.toml"
+    lines = config.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(("spectral_start", "image_walks"))]
+    assert len(kept) == len(lines) - 2
+    config.write_text("".join(kept))
+    assert gedikit("fit", "--resume", "--out", out).returncode == 0
+    assert starts(out) == [False] * 4
 
 
 def test_a_single_sub_folder_is_no_class(tmp_path):

@@ -55,7 +55,7 @@ def test_walks_along_such_neighbours_stay_in_their_kind():
     def nearest(rows, k):
         return nearest_images(images[torch.from_numpy(rows)], k, Augmentation(shift=6, fill=-1.0), 60)
 
-    walk = neighbour_walk(neighbour_graph(images.flatten(1), generator, nearest=nearest), 2, generator)
+    walk = neighbour_walk(neighbour_graph(images.flatten(1).numpy(), generator, nearest=nearest), 2, generator)
     reached = walk.step(torch.arange(200), walk.n_levels - 1, generator).numpy()
     assert np.mean(lying[reached] == lying) > 0.85
 

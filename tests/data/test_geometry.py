@@ -12,7 +12,7 @@ from gedikit.data.views import NoiseViews, WalkViews
 
 
 def walk_along(x: torch.Tensor, n_clusters: int, generator: torch.Generator, **options) -> NeighbourWalk:
-    return neighbour_walk(neighbour_graph(x, generator, **options), n_clusters, generator)
+    return neighbour_walk(neighbour_graph(x.numpy(), generator, **options), n_clusters, generator)
 
 
 def test_bandwidth_is_the_leave_one_out_optimum(generator):

@@ -221,7 +221,7 @@ def stored(data: np.ndarray, kind: str, folder) -> np.ndarray:
 def walking(data: np.ndarray, seed: int = 5, pixels=None) -> ImageViews:
     points = scaled(torch.from_numpy(data))
     generator = torch.Generator().manual_seed(0)
-    steps = neighbour_walk(neighbour_graph(points, generator, n_neighbours=3), 2, generator)
+    steps = neighbour_walk(neighbour_graph(points.numpy(), generator, n_neighbours=3), 2, generator)
     placed = DevicePixels(torch.from_numpy(data)) if pixels is None else pixels
     nothing = Augmentation()
     return ImageViews(placed, SHAPE, nothing, nothing, seed, CPU, Walks(steps, 0.3, 0.8))

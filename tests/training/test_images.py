@@ -70,7 +70,9 @@ def test_a_fit_finds_the_two_kinds(method, iterations):
     assert model.transform(unseen).shape == (100, 16)
 
 
-@pytest.mark.parametrize("changes", [{}, {"buffer_dtype": "uint8"}, {"sampler": "mala"}, {"image_walks": "on"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"buffer_dtype": "uint8"}, {"sampler": "mala"}, {"image_walks": "on", "spectral_start": 0.7}]
+)
 def test_stopped_and_restored_goes_on_bit_for_bit(tmp_path, changes):
     ready = prepared(pictures(70)[0], iterations=10, **changes)
     whole = ready.new_state()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from gedikit.data import sources
+from gedikit.data import neighbours, sources
 from gedikit.data.addition import addition_examples
 from gedikit.data.neighbours import nearest_in_space, neighbour_graph
 from gedikit.data.toy import moons
@@ -10,11 +10,13 @@ from gedikit.errors import UsageError
 from gedikit.methods import get_method
 from gedikit.symbolic import Constraint
 from gedikit.training import fit
+from gedikit.training.fit import prepare
 from gedikit.training.many import Task, fit_many
 from gedikit.training.reading import reading_of_clusters, reading_of_rules
 from gedikit.training.rules import Rules
 
 CPU = torch.device("cpu")
+KEYWORDS = neighbours.neighbour_graph.__kwdefaults__
 
 
 def addition() -> Constraint:
@@ -105,10 +107,39 @@ def test_a_spectral_start_is_learned_at_once(augmentation):
 
 def test_larger_clusters_get_labels_of_larger_prior(generator):
     x = torch.cat([torch.randn(90, 2, generator=generator), torch.randn(30, 2, generator=generator) + 50])
-    graph = neighbour_graph(x, generator)
+    graph = neighbour_graph(x.numpy(), generator)
     for prior in ([0.75, 0.25], [0.25, 0.75]):
         reading = reading_of_clusters(graph, np.array(prior), 0, CPU)
         assert reading.mean(0).tolist() == prior
+
+
+def test_rows_in_no_cluster_have_no_target(generator):
+    x = torch.randn(200, 2, generator=generator)
+    x[:12] = x[0] + 1e-5 * torch.randn(12, 2, generator=generator)
+    reading = reading_of_clusters(neighbour_graph(x.numpy(), generator), np.array([0.5, 0.5]), 0, CPU)
+    assert not reading[:12].any()
+    assert reading.sum() > 150
+
+
+@pytest.mark.parametrize("walks", ["on", "off"])
+def test_pictures_start_from_the_clusters_of_their_anchors(walks, monkeypatch):
+    """Of images that are too many for a graph, the others are where the nearest anchor is; walks are not needed."""
+    monkeypatch.setattr(neighbours.neighbour_graph, "__kwdefaults__", {**KEYWORDS, "max_anchors": 40})
+    rng = np.random.default_rng(0)
+    kind = np.arange(120) % 2
+    x = np.zeros((120, 16, 16, 1), dtype=np.uint8)
+    for image, k in zip(x, kind, strict=True):
+        place = rng.integers(4, 12)
+        image[(place, slice(None)) if k else (slice(None), place)] = rng.integers(150, 255)
+    method = get_method("gedi-no-gen")
+    shape = {"image_walks": walks, "iterations": 4, "width": 4, "spectral_start": 0.5, "augmentation": "digits"}
+    settings = method.settings_for((16, 16, 1), "", on_gpu=False, **shape)
+    ready = prepare(x.reshape(120, -1), method, settings, n_clusters=2, seed=0, device="cpu")
+    assert ready.inputs.graph is not None and len(ready.inputs.graph.rows) == 40
+    assert ready.step.reading is not None
+    labels = ready.step.reading.argmax(1).numpy()
+    assert max(np.mean(labels == kind), np.mean(labels != kind)) > 0.8
+    assert ["reading" in ready.step.phase(i).terms for i in range(4)] == [True, True, False, False]
 
 
 def test_stacked_models_have_no_spectral_start():

@@ -91,8 +91,8 @@ def fit(
     like: Annotated[
         str | None,
         typer.Option(
-            help="A data set that the pictures resemble, whose recipe to take: mnist for drawings and scans, "
-            "cifar10 for photographs, svhn for writing in any colours; fashion-mnist.",
+            help="A data set that the pictures resemble, whose recipe to take: mnist (drawings and scans), svhn "
+            "(writing in any colours), fashion-mnist (things on a plain ground), cifar10 (photographs).",
             metavar="NAME",
         ),
     ] = None,

@@ -18,8 +18,9 @@ from gedikit.estimator import GEDI
 from gedikit.evaluation import clustering_figures
 from gedikit.methods import get_method
 from gedikit.progress import ProgressLine
+from gedikit.recipes import check_like
 from gedikit.runs import Run, RunConfig, RunRecorder
-from gedikit.settings import parse_assignments
+from gedikit.settings import Settings, parse_assignments
 from gedikit.training import Observer
 from gedikit.training.checks import check_prior, check_rows
 from gedikit.training.devices import resolve_device
@@ -119,6 +120,7 @@ def _new(
     if chosen.needs_rules:
         raise UsageError(f"{method!r} learns from rules, which have no command: use GEDI.fit_examples in Python")
     wanted = chosen.settings(**changes)  # what is wrong with them is said before data is read
+    check_like(like)
     on_gpu = resolve_device(device).type == "cuda"
     dataset = read_data(data, seed, image_size=image_size)
     check_rows(dataset.x, n_clusters)
@@ -176,7 +178,7 @@ def _train(run: Run, config: RunConfig, dataset: sources.Dataset, evaluate_every
             config.n_clusters,
             method=config.method,
             prior=config.prior,
-            options=config.settings,
+            options=Settings().replace(**config.settings).as_dict(),  # what it does not name is not up to recipes
             random_state=config.seed,
             device=config.device,
         )

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.cluster import SpectralClustering
 from sklearn.neighbors import NearestNeighbors
-from torch import Tensor
+
+_CANDIDATES = 4  # rows an anchor
+_ROUNDS = 8
+_TOLERANCE = 1e-8
 
 # rows of anchors and a number of neighbours → distances to them, and their places among the anchors
 Nearest = Callable[[NDArray[np.int64], int], tuple[NDArray[Any], NDArray[np.int64]]]
@@ -28,14 +31,29 @@ class NeighbourGraph:
     rows: Int64[np.ndarray, " a"]  # of the anchors
     anchor: Int64[np.ndarray, " n"]  # the place among them of each row's own
 
-    def clusters(self, n_clusters: int, seed: int) -> Int64[np.ndarray, " n"]:
-        """Of all rows: the anchors' spectral clusters."""
-        found: NDArray[np.int64] = spectral_clusters(self.weights, n_clusters, seed)[self.anchor]
-        return found
+    def clusters(self, n_clusters: int, seed: int, smallest: float = 0) -> Int64[np.ndarray, " n"]:
+        """The spectral clusters of all rows, through their anchors; −1 for rows that are in none.
+
+        A few near copies are nearer to each other than to anything else, and so would be a cluster of their own.
+        Clusters with fewer than `smallest` anchors are set aside and the rest is parted anew; if that leads
+        nowhere, no row has a cluster.
+        """
+        kept = np.arange(len(self.rows))
+        for _ in range(_ROUNDS):
+            if len(kept) < 2 * n_clusters:
+                break
+            found = spectral_clusters(self.weights[kept][:, kept], n_clusters, seed)
+            large = np.bincount(found, minlength=n_clusters) >= smallest
+            if large.all():
+                of_anchors = np.full(len(self.rows), -1)
+                of_anchors[kept] = found
+                return np.take(of_anchors, self.anchor)
+            kept = kept[large[found]]
+        return np.full(len(self.anchor), -1)
 
 
 def neighbour_graph(
-    x: Float[Tensor, "n d"] | UInt8[Tensor, "n d"],
+    points: Float[np.ndarray, "n d"] | UInt8[np.ndarray, "n d"],
     generator: torch.Generator,
     *,
     n_neighbours: int = 10,
@@ -44,13 +62,20 @@ def neighbour_graph(
     closest: Closest | None = None,
 ) -> NeighbourGraph:
     """`nearest` finds the neighbours of anchors, given their rows, and `closest` the anchor of every row where not
-    all are anchors; without them they are the nearest in space.
+    all are anchors; without them they are the nearest in space. Of very many rows only some are looked at twice.
     """
-    points = x.cpu().numpy()
+    candidates, some = np.arange(len(points)), len(points) > _CANDIDATES * max_anchors
+    if some:
+        drawn = torch.randperm(len(points), generator=generator)[: _CANDIDATES * max_anchors]
+        candidates = np.sort(drawn.numpy())
     # copies of a point are one anchor: else each heap of copies would be a group of its own
-    _, rows, anchor = np.unique(points, axis=0, return_index=True, return_inverse=True)
+    _, first, anchor = np.unique(
+        points[candidates] if some else points, axis=0, return_index=True, return_inverse=True
+    )
+    rows = candidates[first]
     if len(rows) > max_anchors:
         rows = np.sort(rows[torch.randperm(len(rows), generator=generator)[:max_anchors].numpy()])
+    if some or len(rows) < len(first):
         anchor = _nearest(points, points[rows]) if closest is None else closest(rows)
     k = min(n_neighbours, len(rows) - 1)
     distance, index = nearest_in_space(points[rows], k) if nearest is None else nearest(rows, k)
@@ -76,16 +101,30 @@ def affinity(distance: NDArray[Any], index: NDArray[np.int64]) -> sparse.csr_mat
 
 
 def spectral_clusters(weights: sparse.csr_matrix, n_clusters: int, seed: int) -> Int64[np.ndarray, " a"]:
-    """Parts of a graph with little weight between them, numbered from 0; fewer than asked for if nodes are few."""
-    n_clusters = min(n_clusters, weights.shape[0] // 2)
-    if n_clusters < 2:
+    """Parts of a graph with little weight between them, numbered from 0."""
+    if n_clusters == 1:
         return np.zeros(weights.shape[0], dtype=np.int64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a graph in several parts is no harm: parts are clusters
-        found: NDArray[np.int32] = SpectralClustering(
-            n_clusters, affinity="precomputed", assign_labels="cluster_qr", eigen_solver="lobpcg", random_state=seed
-        ).fit_predict(weights)
-    return found.astype(np.int64)
+
+    def parts(solver: str) -> NDArray[np.int64]:
+        model = SpectralClustering(
+            n_clusters,
+            affinity="precomputed",
+            assign_labels="cluster_qr",
+            eigen_solver=solver,
+            eigen_tol=_TOLERANCE,
+            random_state=seed,
+        )
+        found: NDArray[np.int32] = model.fit_predict(weights)
+        return found.astype(np.int64)
+
+    # LOBPCG is by far the faster one on graphs of images, and says so where it gets nowhere, as on long chains of
+    # points, whose graphs in turn are easy to factorise; that a graph is in several parts is said too, and no harm
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = parts("lobpcg")
+        if any("Exited" in str(warning.message) for warning in said):
+            found = parts("arpack")
+    return found
 
 
 def _nearest(points: NDArray[np.float32], anchors: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -18,6 +18,10 @@ _SAMPLES = 500
 _CURVES = {
     "invariance": ("Invariance loss", "0 when a point and its moved copy always get the same cluster."),
     "prior": ("Prior loss", "At its best when the clusters are as large as the prior expects."),
+    "reading": (
+        "Distance from the start",
+        "Cross-entropy to the clusters of neighbours that the training starts from.",
+    ),
     "generative": ("Generative loss", "Lower fits the data better; it has no known optimum."),
     "mutual_information": (
         "Mutual information",

@@ -73,7 +73,7 @@ def _vectors(
     together = None if examples is None else torch.from_numpy(examples).to(device)
     graph = None
     if settings.augmentation == "walk" or _starts_from_clusters(method, examples):
-        graph = neighbour_graph(data, setup, n_neighbours=settings.neighbours)
+        graph = neighbour_graph(data.numpy(), setup, n_neighbours=settings.neighbours)
     if graph is None or settings.augmentation == "noise":
         views = NoiseViews(data.to(device), sigma, examples=together)
     else:
@@ -122,8 +122,7 @@ def _images(
 
     graph = walks = None
     if settings.image_walks == "on" or _starts_from_clusters(method, examples):
-        points = torch.from_numpy(np.ascontiguousarray(pixels))
-        graph = neighbour_graph(points, setup, n_neighbours=settings.neighbours, nearest=nearest, closest=closest)
+        graph = neighbour_graph(pixels, setup, n_neighbours=settings.neighbours, nearest=nearest, closest=closest)
     if graph is not None and settings.image_walks == "on":
         walks = Walks(neighbour_walk(graph, n_clusters, setup), settings.walk_hold, settings.walk_end)
     views = ImageViews(place(pixels, device), shape, light, strong, seed, device, walks, examples)

@@ -69,7 +69,7 @@ def check_alike(tasks: Sequence[Task], method: Method) -> None:
     if method.generative == "flow":
         raise UsageError(f"{method.name!r} has a flow, whose weights cannot be stacked: fit its models one by one")
     first = tasks[0]
-    if "reading" in method.starting_from_clusters(first.settings.spectral_start).terms:
+    if method.starting_from_clusters(first.settings.spectral_start) is not method:
         raise UsageError(
             "spectral_start gives every model targets of its own: fit models one by one, or set it to 0"
         )

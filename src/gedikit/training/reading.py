@@ -8,7 +8,6 @@ are named one by one, and what they make of a row is averaged.
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 from torch import Tensor
@@ -20,17 +19,21 @@ from gedikit.training.rules import Rules
 _CLUSTERS_A_VALUE = (1.6, 2, 2.5, 3, 4)  # a value is shown in several ways
 _MOST_ROWS = 3000  # memory grows with their square, and more are not needed to name clusters
 _NEIGHBOURS = 10
+_SMALLEST_SHARE = 0.2  # of what the prior expects: below that a cluster is a heap of near copies
 
 
 def reading_of_clusters(
     graph: NeighbourGraph, prior: NDArray[np.float64], seed: int, device: torch.device
 ) -> Float[Tensor, "n c"]:
-    """Each row in its spectral cluster; the more rows a cluster has, the more probable the label it gets."""
-    clusters = graph.clusters(len(prior), seed)
-    by_size = np.argsort(np.bincount(clusters, minlength=len(prior)), kind="stable")
+    """Each row in its spectral cluster, zeros for rows in none; larger clusters get more probable labels."""
+    clusters = graph.clusters(len(prior), seed, smallest=_SMALLEST_SHARE * prior.min() * len(graph.rows))
+    inside = clusters >= 0
+    by_size = np.argsort(np.bincount(clusters[inside], minlength=len(prior)), kind="stable")
     label = np.empty(len(prior), dtype=np.int64)
     label[by_size] = np.argsort(prior, kind="stable")
-    return F.one_hot(torch.from_numpy(label[clusters]), len(prior)).float().to(device)
+    reading = torch.zeros(len(clusters), len(prior))
+    reading[inside, label[clusters[inside]]] = 1
+    return reading.to(device)
 
 
 def reading_of_rules(
@@ -63,4 +66,5 @@ def _clusterings(
     nearest: Nearest, rows: Int64[np.ndarray, " r"], n_values: int, seed: int
 ) -> list[Int64[np.ndarray, " r"]]:
     graph = affinity(*nearest(rows, min(_NEIGHBOURS, len(rows) - 1)))
-    return [spectral_clusters(graph, round(share * n_values), seed) for share in _CLUSTERS_A_VALUE]
+    sizes = sorted({min(round(share * n_values), len(rows) // 2) for share in _CLUSTERS_A_VALUE})
+    return [spectral_clusters(graph, size, seed) for size in sizes]
