@@ -75,9 +75,7 @@ class Settings:
     neighbours: int = 10
     walk_hold: float = 0.3  # share of the training with the longest walks
     walk_end: float = 0.8  # from here on single steps
-    spectral_start: float = (
-        0.0  # share of the training, or of its stage with clusters, with those of neighbours as targets
-    )
+    spectral_start: float = 0.0  # share of a stage that looks for clusters: those of neighbours are targets
     margin: float = 0.5  # of the domain around the data, in scaled units
 
     # model samples

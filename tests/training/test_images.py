@@ -1,58 +1,19 @@
 """Training on images, from bytes to clusters, on a CPU."""
 
-import copy
 import math
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from image_cases import SHAPE, SMALL, agreement, pictures, prepared, settings
 
 from gedikit import GEDI
 from gedikit.errors import DataError, UsageError
 from gedikit.methods import get_method
-from gedikit.recipes import image_recipe
-from gedikit.sampling import Box, ReplayBuffer
-from gedikit.storage import read_tensors, write_tensors
 from gedikit.training import fit
-from gedikit.training.fit import fingerprint, prepare, resolve
+from gedikit.training.fit import fingerprint, resolve
 from gedikit.training.inputs import as_bytes
 from gedikit.training.terms import of_all_rows
-
-SHAPE = (16, 16, 3)
-SMALL = {"width": 8, "batch_size": 16, "negatives": 8, "buffer": 64, "steps": 2, "log_every": 1}
-
-
-def pictures(n: int, shape: tuple[int, int, int] = SHAPE, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Of two kinds: bright above or bright below, in any colour."""
-    rng = np.random.default_rng(seed)
-    half = shape[0] // 2
-    images = rng.integers(0, 60, (n, *shape))
-    kinds = rng.integers(0, 2, n)
-    colour = rng.integers(80, 195, (n, 1, 1, shape[2]))
-    for image, kind, light in zip(images, kinds, colour, strict=True):
-        image[half * kind : half * kind + half] += light
-    return images.astype(np.uint8).reshape(n, -1), kinds
-
-
-def settings(method: str = "gedi", shape: tuple[int, int, int] = SHAPE, **changes):
-    recipe = image_recipe(shape, "folder", on_gpu=False)
-    return get_method(method).settings({**recipe, **SMALL}, **changes)
-
-
-def prepared(x: np.ndarray, method: str = "gedi", seed: int = 0, **changes):
-    asked = settings(method, **changes)
-    return prepare(x, get_method(method), asked, n_clusters=2, seed=seed, device="cpu")
-
-
-def small_encoder(n_features: int = 6) -> nn.Module:
-    torch.manual_seed(0)
-    conv = nn.Conv2d(3, n_features, 4, stride=4)
-    return nn.Sequential(conv, nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-
-
-def agreement(labels: np.ndarray, kinds: np.ndarray) -> float:
-    return max(np.mean(labels == kinds), np.mean(labels != kinds))
 
 
 @pytest.mark.parametrize(("method", "iterations"), [("gedi-no-gen", 100), ("gedi", 100)])
@@ -68,34 +29,6 @@ def test_a_fit_finds_the_two_kinds(method, iterations):
     unseen, their_kinds = pictures(100, seed=1)
     assert agreement(model.predict(unseen), their_kinds) > 0.95
     assert model.transform(unseen).shape == (100, 16)
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"buffer_dtype": "uint8"}, {"sampler": "mala"}, {"image_walks": "on", "spectral_start": 0.7}]
-)
-def test_stopped_and_restored_goes_on_bit_for_bit(tmp_path, changes):
-    ready = prepared(pictures(70)[0], iterations=10, **changes)
-    whole = ready.new_state()
-    losses = []
-    for i in range(10):
-        losses += ready.step(whole, measure=True)
-        if i == 5:
-            write_tensors(tmp_path / "state.safetensors", whole.tensors(), whole.meta(), "checkpoint")
-    again = prepared(pictures(70)[0], iterations=10, **changes)
-    state = again.new_state()
-    state.restore(*read_tensors(tmp_path / "state.safetensors", "checkpoint"))
-    assert state.iteration == 6
-    repeated = [row for _ in range(4) for row in again.step(state, measure=True)]
-    assert repeated == losses[6:]
-    wanted, found = whole.tensors(), state.tensors()
-    assert wanted.keys() == found.keys() >= {"weights", "average_weights", "buffer", "generator", "chain_step"}
-    for name, tensor in wanted.items():
-        assert torch.equal(tensor, found[name]), name
-    one, other = (
-        r.inputs.views(r.inputs.views.batch(16, 6, 0, s.generator), 0, s.generator)
-        for r, s in ((ready, whole), (again, state))
-    )
-    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def test_same_seed_same_model_and_another_seed_another():
@@ -132,63 +65,6 @@ def test_a_fit_of_two_epochs_runs_their_iterations():
     fitted, history, state = fit(x, get_method("gedi-no-gen"), asked, n_clusters=2, device="cpu")
     assert state.iteration == fitted.info["iterations"] == len(history.rows) == 6
     assert fitted.settings.epochs == 2
-
-
-@pytest.mark.parametrize(("dtype", "most"), [("float32", 0.0), ("bfloat16", 2**-9), ("uint8", 1 / 255)])
-def test_chains_come_back_within_the_rounding_of_what_they_wait_in(dtype, most):
-    x = torch.rand(40, 12, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    x[0, :2] = torch.tensor([-1.0, 1.0])
-    buffer = ReplayBuffer(x, getattr(torch, dtype))
-    box = Box(torch.full((12,), -1.0), torch.full((12,), 1.0))
-    slots, drawn = buffer.draw(30, restart=0.0, start=box.uniform, generator=torch.Generator().manual_seed(1))
-    assert drawn.dtype == torch.float32
-    assert (drawn - x[slots]).abs().max() <= most * (1 + 1e-4)
-    assert torch.equal(buffer.first(40)[0, :2], x[0, :2]), "the walls are kept"
-    moved = -x[:3]
-    buffer.write(torch.tensor([7, 0, 9]), moved)
-    assert (buffer.first(40)[[7, 0, 9]] - moved).abs().max() <= most * (1 + 1e-4)
-    assert buffer.positions.dtype == getattr(torch, dtype)
-    if most:
-        assert (drawn - x[slots]).abs().max() > most / 8, "it was rounded"
-
-
-def test_bytes_keep_their_256_levels_for_ever():
-    levels = torch.arange(256, dtype=torch.float32)[None] / 127.5 - 1
-    buffer = ReplayBuffer(levels, torch.uint8)
-    assert buffer.positions[0].tolist() == list(range(256))
-    for _ in range(3):
-        buffer.write(torch.tensor([0]), buffer.first(1))
-    assert buffer.positions[0].tolist() == list(range(256))
-    assert torch.equal(buffer.first(1), levels)
-
-
-def test_chains_outside_the_pixels_wait_at_the_wall():
-    buffer = ReplayBuffer(torch.tensor([[-7.0, 1.2, 0.0]]), torch.uint8)
-    assert buffer.positions.tolist() == [[0, 255, 128]]
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
-def test_training_runs_on_small_chains_and_stays_near(dtype):
-    x, _ = pictures(40)
-    generative, first = [], []
-    for name in ("float32", dtype):
-        ready = prepared(x, buffer_dtype=name)
-        state = ready.new_state()
-        assert state.buffer.positions.dtype == getattr(torch, name)
-        first.append(state.buffer.first(64))
-        generative.append([ready.step(state, measure=True)[0]["generative"] for _ in range(3)])
-        assert state.buffer.positions.dtype == getattr(torch, name)
-        assert not torch.equal(state.buffer.first(64), first[-1]), "chains are written back"
-    assert (first[0] - first[1]).abs().max() < 2 / 255
-    assert generative[1] == pytest.approx(generative[0], rel=0.05, abs=0.05)
-
-
-def test_what_chains_cannot_wait_in_is_refused():
-    with pytest.raises(UsageError, match="buffer_dtype must be one of float32, bfloat16, uint8, not 'float16'"):
-        settings(buffer_dtype="float16")
-    asked = get_method("gedi").settings(buffer_dtype="uint8", buffer=20)
-    with pytest.raises(UsageError, match="buffer_dtype 'uint8' is for the pixels of images"):
-        prepare(np.random.default_rng(0).normal(size=(30, 4)), get_method("gedi"), asked, n_clusters=2)
 
 
 @pytest.mark.parametrize(
@@ -330,55 +206,6 @@ def test_blocks_of_rows_are_let_go_of_one_by_one():
     assert torch.equal(out[:, 0], 2 * torch.arange(4096 * 3 + 5.0))
 
 
-def test_an_encoder_of_ones_own_is_copied_saved_and_asked_for_again(tmp_path):
-    x, _ = pictures(40)
-    images = x.reshape(-1, *SHAPE)
-    encoder = small_encoder()
-    before = copy.deepcopy(encoder.state_dict())
-    model = GEDI(2, encoder=encoder, max_iter=3, options=SMALL | {"warmup": 1}, random_state=0, device="cpu")
-    assert model.fit(images).fitted_.settings.image_shape == SHAPE
-    for name, tensor in encoder.state_dict().items():
-        assert torch.equal(tensor, before[name]), "what was brought is left as it was"
-    trained = model.fitted_.network.encoder.module.state_dict()
-    assert any(not torch.equal(trained[name], before[name]) for name in before)
-    assert model.transform(images).shape == (40, 6)
-    assert np.array_equal(model.predict(images), model.predict(x))
-    assert np.array_equal(model.predict(images), model.labels_)
-
-    path = tmp_path / "model.safetensors"
-    model.save(path)
-    with pytest.raises(UsageError, match="was trained with an encoder of your own: give one of the same kind as"):
-        GEDI.load(path)
-    other = small_encoder()
-    with torch.no_grad():
-        other[0].weight.zero_()
-    loaded = GEDI.load(path, encoder=other, device="cpu")
-    assert not other[0].weight.any(), "it was only asked how it is made"
-    assert loaded.encoder is other
-    assert np.array_equal(loaded.predict_proba(images), model.predict_proba(images))
-    np.testing.assert_array_equal(loaded.transform(x), model.transform(x))
-
-
-def test_frozen_layers_of_an_encoder_stay_as_they_are():
-    x, _ = pictures(40)
-    encoder = nn.Sequential(*small_encoder(), nn.Linear(6, 5))
-    encoder[0].requires_grad_(False)
-    ready = prepare(x, get_method("gedi"), settings(), n_clusters=2, device="cpu", encoder=encoder)
-    assert ready.network.encoder.module is not encoder, "what moves to a device is a copy"
-    state = ready.new_state()
-    for _ in range(2):
-        ready.step(state)
-    module = state.network.encoder.module
-    assert torch.equal(module[0].weight, encoder[0].weight)
-    assert not torch.equal(module[4].weight, encoder[4].weight)
-
-
-def test_encoders_with_batch_statistics_are_refused():
-    encoder = nn.Sequential(nn.Conv2d(3, 4, 4, stride=4), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    with pytest.raises(UsageError, match=r"the encoder has a BatchNorm2d: .* such as GroupNorm"):
-        GEDI(2, encoder=encoder, device="cpu").fit(pictures(40)[0].reshape(-1, *SHAPE))
-
-
 def test_grey_pictures_may_leave_out_their_channel():
     x, _ = pictures(40, (16, 20, 1))
     model = GEDI(2, max_iter=2, options=SMALL, random_state=0, device="cpu").fit(x.reshape(-1, 16, 20))
@@ -404,44 +231,3 @@ def test_a_fingerprint_tells_bytes_apart():
     assert fingerprint(x) != fingerprint(other)
     assert fingerprint(x) != fingerprint(x.reshape(80, -1))
     assert fingerprint(x) != fingerprint(x[::-1])
-
-
-def test_memories_of_terms_stay_where_a_captured_graph_reads_them(tmp_path):
-    ready = prepared(pictures(60)[0], "swav", queue=40)
-    state = ready.new_state()
-    memory = dict(state.memory)
-    assert memory.keys() == {"queue", "view_queue"}
-    seen = []
-    for _ in range(4):
-        ready.step(state)
-        assert all(state.memory[name] is tensor for name, tensor in memory.items())
-        seen.append(memory["queue"].clone())
-    assert seen[0][:16].any() and not seen[0][16:].any(), "16 rows come in at a time"
-    assert torch.equal(seen[1][16:32], seen[0][:16]), "and push the others on"
-    assert torch.equal(seen[3][32:], seen[1][:8])
-
-    path = tmp_path / "state.safetensors"
-    write_tensors(path, state.tensors(), state.meta(), "checkpoint")
-    ready.step(state)
-    named = {name: tensor.data_ptr() for name, tensor in state.tensors().items() if name != "generator"}
-    state.restore(*read_tensors(path, "checkpoint"))
-    assert torch.equal(memory["queue"], seen[3])
-    assert all(state.memory[name] is tensor for name, tensor in memory.items())
-    assert named == {name: tensor.data_ptr() for name, tensor in state.tensors().items() if name != "generator"}
-
-
-def test_in_place_copies_what_was_rebound_into_what_was_there():
-    ready = prepared(pictures(40)[0], "gedi", sampler="mala")
-    state = ready.new_state()
-    state.memory["something"] = kept = torch.zeros(3)
-    step = state.chain_step
-    with state.in_place():
-        state.memory["something"] = torch.ones(3)
-        state.chain_step = state.chain_step * 2
-    assert state.memory["something"] is kept
-    assert kept.tolist() == [1, 1, 1]
-    assert state.chain_step is step
-    before = float(step)
-    ready.step(state)
-    assert state.chain_step is step
-    assert float(step) != before, "the size of a step was adapted where it lies"

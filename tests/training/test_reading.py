@@ -1,22 +1,23 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
-from gedikit.data import neighbours, sources
+from gedikit.data import sources
 from gedikit.data.addition import addition_examples
 from gedikit.data.neighbours import nearest_in_space, neighbour_graph
 from gedikit.data.toy import moons
 from gedikit.errors import UsageError
 from gedikit.methods import get_method
 from gedikit.symbolic import Constraint
-from gedikit.training import fit
+from gedikit.training import fit, inputs
 from gedikit.training.fit import prepare
 from gedikit.training.many import Task, fit_many
 from gedikit.training.reading import reading_of_clusters, reading_of_rules
 from gedikit.training.rules import Rules
 
 CPU = torch.device("cpu")
-KEYWORDS = neighbours.neighbour_graph.__kwdefaults__
 
 
 def addition() -> Constraint:
@@ -124,7 +125,7 @@ def test_rows_in_no_cluster_have_no_target(generator):
 @pytest.mark.parametrize("walks", ["on", "off"])
 def test_pictures_start_from_the_clusters_of_their_anchors(walks, monkeypatch):
     """Of images that are too many for a graph, the others are where the nearest anchor is; walks are not needed."""
-    monkeypatch.setattr(neighbours.neighbour_graph, "__kwdefaults__", {**KEYWORDS, "max_anchors": 40})
+    monkeypatch.setattr(inputs, "neighbour_graph", partial(neighbour_graph, max_anchors=40))
     rng = np.random.default_rng(0)
     kind = np.arange(120) % 2
     x = np.zeros((120, 16, 16, 1), dtype=np.uint8)

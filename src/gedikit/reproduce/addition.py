@@ -91,8 +91,12 @@ class AdditionFit:
         kind, shape = KINDS[self.kind], (28, 28, 1)
         recipe = image_recipe(shape, "mnist", on_gpu=self.on_gpu, printed=kind.printed)
         size = self.sums.batch_size(self.n, printed=kind.printed)
-        asked: dict[str, Any] = {"batch_size": size, "negatives": min(recipe["negatives"], size), "log_every": 20}
-        asked["spectral_start"] = 0.0  # GEDI only is without any reading
+        asked: dict[str, Any] = {
+            "batch_size": size,
+            "negatives": min(recipe["negatives"], size),
+            "log_every": 20,
+            "spectral_start": 0.0,  # GEDI only is without any reading
+        }
         epochs = self.sums.sizes[self.n]
         asked |= {"epochs": 0, "iterations": self.iterations} if self.iterations else {"epochs": epochs}
         if not kind.printed:

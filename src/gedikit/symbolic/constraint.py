@@ -94,6 +94,16 @@ class Constraint:
         networks = {v.network for v in self.variables} - {None}
         return len({v.values for v in self.variables}) == 1 and len(networks) <= 1
 
+    @property
+    def n_tuples(self) -> int:
+        """Of values, allowed or not."""
+        return prod(v.size for v in self.variables)
+
+    @property
+    def few_tuples(self) -> bool:
+        """Whether all of them can be looked at one by one."""
+        return self.n_tuples <= MAX_DENSE
+
     def log_probability(self, log_p: Posteriors) -> Float[Tensor, "*b"]:
         """log P(constraint | x) of every row, from normalised log-posteriors of every variable.
 
@@ -137,13 +147,12 @@ class Constraint:
 
     def satisfaction(self) -> Float[Tensor, "..."]:
         """P(constraint | values) for all values, a dimension a variable; 0 or 1 without weights and facts."""
-        worlds = prod(v.size for v in self.variables)
-        if worlds > MAX_DENSE:
+        if not self.few_tuples:
             raise UsageError(
-                f"{self.name} has {worlds:.3g} tuples of values, more than the {MAX_DENSE} that can be looked at"
-                " one by one: state a part of it that has fewer variables"
+                f"{self.name} has {self.n_tuples:.3g} tuples of values, more than the {MAX_DENSE} that can be"
+                " looked at one by one: state a part of it that has fewer variables"
             )
-        every = torch.cartesian_prod(*(torch.arange(v.size) for v in self.variables)).reshape(worlds, -1)
+        every = torch.cartesian_prod(*(torch.arange(v.size) for v in self.variables)).reshape(self.n_tuples, -1)
         known = [one_hot(every[:, i], v.size).double().log() for i, v in enumerate(self.variables)]
         return self.log_probability(known).exp().reshape([v.size for v in self.variables])
 
@@ -157,7 +166,7 @@ class Constraint:
             return max(0.0, -float(self.body.log_weights.max()))
         if not self.body.has_facts:
             return 0.0
-        if prod(v.size for v in self.variables) > MAX_DENSE:
+        if not self.few_tuples:
             return None
         return max(0.0, -log(self.satisfaction().max()))
 

@@ -11,7 +11,7 @@ derivative of the constraint's log-probability, which a circuit has without goin
 """
 
 from dataclasses import dataclass
-from math import inf, log, prod
+from math import inf, log
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from gedikit.errors import UsageError
-from gedikit.symbolic.constraint import MAX_DENSE, Constraint
+from gedikit.symbolic.constraint import Constraint
 
 SCREENING, FINISHING = 25, 55  # steps of all starts, and of the best after these
 FINALISTS = 200
@@ -178,7 +178,7 @@ class _ByCircuit:
 def _rule(constraint: Constraint, device: torch.device) -> _ByTuples | _ByCircuit:
     """By tuples where these are few; the sum of their weights is their number, unless some are less than 1."""
     by_circuit = _ByCircuit(constraint, device)
-    if prod(v.size for v in constraint.variables) > MAX_DENSE or by_circuit.log_weight > log(MAX_LISTED + 0.5):
+    if not constraint.few_tuples or by_circuit.log_weight > log(MAX_LISTED + 0.5):
         return by_circuit
     by_tuples = _ByTuples(constraint, device)
     return by_tuples if by_tuples.numbers <= MAX_LISTED else by_circuit

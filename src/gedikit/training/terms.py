@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,6 @@ from gedikit import objectives
 from gedikit.data.views import Views
 from gedikit.settings import Settings
 from gedikit.symbolic import best_relabelling
-from gedikit.symbolic.constraint import MAX_DENSE
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 
@@ -105,7 +103,7 @@ def _reading(look: Look) -> Tensor:
 def _rename(state: TrainState, _: Settings, views: Views, rules: Rules | None) -> None:
     """Give clusters the names under which most examples satisfy the rule: gradients cannot exchange two of them."""
     assert rules is not None
-    if state.iteration == 0 or prod(v.size for v in rules.constraint.variables) > MAX_DENSE:
+    if state.iteration == 0 or not rules.constraint.few_tuples:
         return
     log_p = torch.log_softmax(of_all_rows(state.average.logits, views), dim=-1)
     found = best_relabelling([log_p[column] for column in rules.examples.T], rules.constraint)
