@@ -1,6 +1,8 @@
 """From a network's outputs to clusters: by its posterior, its projection, or k-means on its features."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -8,10 +10,16 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gedikit.methods import LABELS
 from gedikit.model import EnergyClassifier
 
 _STARTS = 10
+LABELS: Mapping[str, str] = MappingProxyType(
+    {
+        "posterior": "argmax of the cluster posterior p(y|x)",
+        "projection": "argmax of the projection z",
+        "k-means": "k-means on the features of the training rows",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -30,24 +38,23 @@ class Assignment:
 
     @property
     def description(self) -> str:
-        if self.rule != "k-means":
+        if self.centers is None:
             return LABELS[self.rule]
         kind = "unit-length" if self.scale is None else "standardised"
-        return f"{LABELS['k-means']} ({kind})"
+        return f"{LABELS[self.rule]} ({kind})"
 
-    def scores(self, network: EnergyClassifier, features: Tensor, z: Tensor) -> Float[Tensor, "n c"]:
-        if self.rule == "posterior":
-            return network.cluster_scores(z)
-        if self.rule == "projection":
-            return z
-        assert self.centers is not None
-        return -0.5 * torch.cdist(self._placed(features), self.centers).square() / self.spread**2
+    def scores(
+        self, network: EnergyClassifier, features: Float[Tensor, "n h"], z: Float[Tensor, "n l"]
+    ) -> Float[Tensor, "n c"]:
+        if self.centers is not None:
+            return -0.5 * torch.cdist(self._placed(features), self.centers).square() / self.spread**2
+        return z if self.rule == "projection" else network.cluster_scores(z)
 
-    def of_points(self, network: EnergyClassifier, x: Tensor) -> Float[Tensor, "n c"]:
+    def of_points(self, network: EnergyClassifier, x: Float[Tensor, "n d"]) -> Float[Tensor, "n c"]:
         features = network.features(x)
         return self.scores(network, features, network.project(features))
 
-    def _placed(self, features: Tensor) -> Tensor:
+    def _placed(self, features: Float[Tensor, "n h"]) -> Float[Tensor, "n h"]:
         if self.shift is None or self.scale is None:
             return F.normalize(features, dim=-1)
         return (features - self.shift) / self.scale
@@ -74,5 +81,15 @@ class Assignment:
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     @classmethod
-    def from_tensors(cls, rule: str, spread: float, tensors: dict[str, Tensor]) -> "Assignment":
+    def from_tensors(cls, rule: str, spread: float, tensors: Mapping[str, Tensor]) -> "Assignment":
         return cls(rule, tensors.get("centers"), tensors.get("shift"), tensors.get("scale"), spread)
+
+
+def needs_features(rule: str) -> bool:
+    """Whether the rule is fitted to the features of the training rows."""
+    return rule == "k-means"
+
+
+def needs_projection(rule: str) -> bool:
+    """Whether the rule takes one embedding coordinate a cluster."""
+    return rule == "projection"

@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gedikit import objectives
-from gedikit.data.augment import Augmentation
 from gedikit.fitted import FittedModel
-from gedikit.randomness import keys
 
 HEALTHY = "healthy"
 _ADVICE = {
@@ -30,20 +27,21 @@ _ADVICE = {
         "from another random_state; check that the data is not constant after scaling."
     ),
     "cluster collapse": (
-        "Raise the weight of 'prior' above that of 'invariance' (for example prior=30, invariance=10) "
-        "or use a method that has the prior term."
+        "Raise objectives.prior.weight above objectives.invariance.weight (for example 30 and 10), or use a method "
+        "that has the objective 'prior'."
     ),
     "posterior ignores x": (
-        "Raise 'prior' above 'invariance', train longer, or use longer walks (walk_hold=0.5): "
-        "the clusters never became a function of the data."
+        "Raise objectives.prior.weight above objectives.invariance.weight, train longer, or use longer walks "
+        "(views.hold=0.5): the clusters never became a function of the data."
     ),
     "label inconsistency": (
-        "Train longer, raise the weight of 'invariance' or use a method that has it; if the views are noisy, "
-        "lower 'noise'."
+        "Train longer, raise objectives.invariance.weight or use a method that has it; if the views are noisy, "
+        "lower views.noise."
     ),
     "unused clusters": "Ask for fewer clusters, or give the class prior you expect as 'prior'.",
     "density not learned": (
-        "The samples do not follow the model: use the default sampler, a smaller learning_rate, or energy_l2=0.01."
+        "The samples do not follow the model: use the default sampler, a smaller optimiser.learning_rate, or "
+        "density.l2=0.01."
     ),
 }
 
@@ -84,7 +82,7 @@ def diagnose(fitted: FittedModel, x: NDArray[Any], last: dict[str, float] | None
 def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> dict[str, float]:
     z = fitted.to_scaled(x)
     generator = torch.Generator(z.device).manual_seed(0)
-    moved = _slightly_moved(fitted, z, generator)
+    moved = fitted.plan.config.data.nearby(z, fitted.bandwidth, generator)
     log_prior = torch.from_numpy(np.log(fitted.prior)).to(z.device)
     with torch.inference_mode():
         logits, view = (fitted.assignment.of_points(fitted.network, u).double() for u in (z, moved))
@@ -106,15 +104,6 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
         }
     kept = ("generative", "energy_gap", "effective_samples", "acceptance")
     return numbers | {f"training_{name}": last[name] for name in kept if name in last}
-
-
-def _slightly_moved(fitted: FittedModel, z: Tensor, generator: torch.Generator) -> Tensor:
-    """A point beside each point: for images a pixel aside, with a little noise."""
-    if not fitted.settings.image_shape:
-        return z + 0.5 * fitted.bandwidth * torch.randn(z.shape, generator=generator, device=z.device)
-    images = z.reshape(-1, *fitted.settings.image_shape)
-    rows = torch.arange(len(z), device=z.device)
-    return Augmentation(shift=1, noise=fitted.bandwidth)(images, keys(0, 0, rows, 0)).flatten(1)
 
 
 def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:

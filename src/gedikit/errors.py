@@ -25,5 +25,9 @@ class Interrupted(GediError):
     """Training was asked to stop; the checkpoint it left is named in the message."""
 
 
+class Unhealthy(GediError):
+    """A run whose diagnosis is not healthy, where that was asked to count as a failure."""
+
+
 class GediWarning(UserWarning):
     """Something a user should know but that does not stop the work."""

@@ -1,7 +1,12 @@
 """The scikit-learn face of the project."""
 
-from collections.abc import Mapping
+import signal
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -17,17 +22,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from gedikit.callbacks import Callback, ProgressLine
+from gedikit.components import expand, merge
+from gedikit.config import Execution
 from gedikit.diagnosis import Diagnosis, diagnose
-from gedikit.errors import DataError
+from gedikit.errors import GediWarning
 from gedikit.fitted import FittedModel
-from gedikit.methods import get_method
-from gedikit.settings import Settings
+from gedikit.planning import Asked, Plan, plan, split_execution
+from gedikit.profile import DataProfile, as_rows
 from gedikit.symbolic import Constraint
-from gedikit.training import Observer, fit
+from gedikit.training import fit
+from gedikit.training.callbacks import FitView
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import Checkpoint
 from gedikit.training.loop import History
 from gedikit.training.rules import Rules
+
+_DTYPES = [np.float64, np.float32, np.uint8]
 
 
 class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, DensityMixin, BaseEstimator):
@@ -38,26 +49,29 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     n_clusters : int, default=8
         Number of clusters.
     method : str, default="gedi"
-        A name from the method table, which `gedikit methods` lists, or a pair of a self-supervised loss and a
-        density such as "swav+cluster-energy".
+        A name from the table that `gedikit methods` prints, or objectives and a density joined by "+", such as
+        "swav+cluster-energy".
     prior : array-like of shape (n_clusters,), default=None
         How often each cluster is expected; None means equally often.
+    views : str, default="auto"
+        What pictures are of, which decides how views of them are made: "photos", "drawings", "writing" or "things".
+        "auto" takes views that are safe for any picture. Also any registered views by name.
+    budget : str, default="default"
+        "quick", "default" or "best": how large the network is and how long it trains.
     max_iter : int, default=None
-        Training iterations; None takes the method's own (3000 for "gedi").
+        Training iterations; None leaves it to the plan.
     batch_size : int, default=None
-        Rows per iteration; None takes the method's own (400).
+        Rows per iteration; None leaves it to the plan.
     learning_rate : float, default=None
-        Peak learning rate; None takes the method's own (1e-3).
-    options : dict, default=None
-        Any other setting by name, for example ``{"invariance": 20, "sampler": "mala"}``.
+        Peak learning rate; None leaves it to the plan.
+    config : dict, default=None
+        Any other setting by section and name, for example ``{"objectives.prior.weight": 20, "sampler.name": "mala"}``
+        or the same as nested dicts. `gedikit settings` lists them.
     random_state : int, RandomState or None, default=None
         The same integer gives the same model, bit for bit on a CPU.
     image_shape : tuple of int, default=None
         (height, width, channels) where rows are images, flattened in this order. Arrays of shape
         (n_samples, height, width) or (n_samples, height, width, channels) need not say so.
-    like : str, default=None
-        A data set that the images resemble, whose augmentation and idea of neighbours to take: "mnist" for drawings
-        and scans, "fashion-mnist", "cifar10" for photographs, "svhn" for writing in any colours and light.
     encoder : torch.nn.Module, default=None
         Your own network, from images (n, channels, height, width) or rows (n, n_features) to features (n, k),
         without batch statistics. A copy of it is trained.
@@ -70,6 +84,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    plan_ : Plan
+        Everything that was decided about the fit, with reasons.
     n_features_in_ : int
         Number of features seen during fit.
     n_iter_ : int
@@ -101,12 +117,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         *,
         method: str = "gedi",
         prior: ArrayLike | None = None,
+        views: str = "auto",
+        budget: str = "default",
         max_iter: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
-        options: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         image_shape: tuple[int, ...] | None = None,
-        like: str | None = None,
         encoder: nn.Module | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
@@ -115,90 +132,105 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.n_clusters = n_clusters
         self.method = method
         self.prior = prior
+        self.views = views
+        self.budget = budget
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.options = options
+        self.config = config
         self.image_shape = image_shape
-        self.like = like
         self.encoder = encoder
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
 
-    def resolved_settings(self, image_shape: tuple[int, ...] | None = None) -> Settings:
-        """Every setting of the fit: the method's, changed by this estimator's parameters."""
-        options = dict(self.options or {})
-        shape = tuple(options.get("image_shape") or image_shape or self.image_shape or ())
-        forced = self.encoder is not None or options.get("network") == "resnet8"
-        if "network" in options and not forced:
-            shape = ()
-        direct = {
-            "iterations": self.max_iter,
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
-        }
-        given = {name: value for name, value in direct.items() if value is not None}
-        on_gpu = resolve_device(self.device).type == "cuda"
-        changes = {**options, **given}
-        return get_method(self.method).settings_for(
-            shape, "", on_gpu=on_gpu, like=self.like, forced=forced, **changes
-        )
+    def plan(self, X: ArrayLike) -> Plan:
+        """What `fit(X)` would do, with a reason for each decision; nothing is fitted."""
+        rows, shape = as_rows(np.asarray(X))
+        return plan(DataProfile.of(rows, shape or tuple(self.image_shape or ())), self._asked(None))
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
-        """Train on the rows of X; y is ignored."""
-        return self._fit_shown(X)
+    def fit(self, X: ArrayLike, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: ARG002
+        """Train on the rows of X; y is ignored.
 
-    def fit_examples(self, X: ArrayLike, constraint: Constraint, examples: ArrayLike) -> Self:
+        Ctrl-C ends the training early and keeps the model, with a warning; a second one aborts.
+        """
+        return self._fit(X, callbacks)
+
+    def fit_examples(
+        self, X: ArrayLike, constraint: Constraint, examples: ArrayLike, *, callbacks: Sequence[Callback] = ()
+    ) -> Self:
         """Learn what clusters stand for from examples that satisfy a constraint.
 
         Every row of `examples` has the number of a row of X for each variable of the constraint; rows that none of
-        them names are not trained on. For methods with the term "constraint", such as "gedi-symbols".
+        them names are not trained on. For methods with the objective "constraint", such as "gedi-symbols".
         Cluster i then stands for the i-th value of the variables: `values_[predict(X)]`.
         """
-        return self._fit_shown(X, Rules.of(constraint, examples))
+        return self._fit(X, callbacks, Rules.of(constraint, examples))
 
-    def _fit_shown(self, X: ArrayLike, rules: Rules | None = None) -> Self:
-        if not self.verbose:
-            return self.fit_observed(X, Observer(), rules=rules)
-        from gedikit.progress import ProgressLine
+    def _fit(self, X: ArrayLike, callbacks: Sequence[Callback], rules: Rules | None = None) -> Self:
+        rows, shape = as_rows(X) if isinstance(X, np.ndarray) else (X, ())
+        x = validate_data(self, rows, dtype=_DTYPES, ensure_min_samples=2)
+        made = plan(DataProfile.of(x, shape or tuple(self.image_shape or ())), self._asked(rules))
+        with ExitStack() as stack:
+            shown = [stack.enter_context(ProgressLine())] if self.verbose else []
+            return self.fit_planned(made, x, [*callbacks, *shown, stack.enter_context(_CtrlC())], rules=rules)
 
-        with ProgressLine() as line:
-            return self.fit_observed(X, line, rules=rules)
-
-    def fit_observed(
+    def fit_planned(
         self,
-        X: ArrayLike,
-        observer: Observer,
+        plan: Plan,
+        x: NDArray[Any],
+        callbacks: Sequence[Callback] = (),
+        *,
+        rules: Rules | None = None,
         checkpoint: Checkpoint | None = None,
         history: History | None = None,
-        rules: Rules | None = None,
     ) -> Self:
-        """`fit`, telling `observer` how it goes and going on from `checkpoint` and `history` if given."""
-        rows, shape = _as_rows(X)
-        x = validate_data(self, rows, dtype=[np.float64, np.float32, np.uint8], ensure_min_samples=2)
-        settings = self.resolved_settings(shape)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if isinstance(self.random_state, int | np.integer):
-            seed = int(self.random_state)
-        self.fitted_, kept, state = fit(
+        """Compute a plan on validated rows, going on from `checkpoint` and `history` if given."""
+        result = fit(
+            plan,
             x,
-            get_method(self.method),
-            settings,
-            n_clusters=self.n_clusters,
-            prior=None if self.prior is None else np.asarray(self.prior),
-            seed=seed,
-            device=self.device,
+            execution=self._execution(),
             encoder=self.encoder,
             rules=rules,
-            observer=observer,
+            callbacks=callbacks,
             checkpoint=checkpoint,
             history=history,
         )
-        self.n_iter_ = state.iteration
-        self.history_ = kept.rows
+        self.fitted_ = result.fitted
+        self.n_features_in_ = x.shape[1]
+        self.n_iter_ = result.state.iteration
+        self.history_ = result.history.rows
         self.labels_ = self.fitted_.training_labels
         return self
+
+    def _asked(self, rules: Rules | None) -> Asked:
+        direct = {
+            "optimiser.iterations": self.max_iter,
+            "optimiser.batch_size": self.batch_size,
+            "optimiser.learning_rate": self.learning_rate,
+        }
+        given = {name: value for name, value in direct.items() if value is not None}
+        if self.max_iter is not None:
+            given["optimiser.epochs"] = 0
+        tree, _ = split_execution(self.config)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if isinstance(self.random_state, int | np.integer):
+            seed = int(self.random_state)
+        return Asked(
+            self.n_clusters,
+            self.method,
+            None if self.prior is None else np.asarray(self.prior),
+            self.views,
+            self.budget,
+            seed,
+            merge(tree, expand(given)),
+            self.encoder is not None,
+            None if rules is None else rules.profile(),
+        )
+
+    def _execution(self) -> Execution:
+        _, asked = split_execution(self.config)
+        return Execution.of({"device": self.device, **asked})
 
     def fit_predict(self, X: ArrayLike, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:  # noqa: ARG002
         """Train on X and return its clusters."""
@@ -255,6 +287,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         x = fitted.scaler.inverse(fitted.reference.cpu().numpy()) if X is None else self._validated(X)
         return diagnose(fitted, x, self.history_[-1] if self.history_ else None)
 
+    @property
+    def plan_(self) -> Plan:
+        return self._fitted().plan
+
     def save(self, path: str | Path) -> None:
         """Write the model to one safetensors file, settings and history as JSON in its header."""
         fitted = self._fitted()
@@ -270,28 +306,24 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     @classmethod
     def from_fitted(cls, fitted: FittedModel, device: str = "auto", encoder: nn.Module | None = None) -> "GEDI":
-        method = get_method(fitted.method)
-        shape, on_gpu = fitted.settings.image_shape, resolve_device(device).type == "cuda"
-        unasked = [
-            method.settings().as_dict(),
-            method.settings_for(shape, "", on_gpu=on_gpu, forced=True).as_dict(),
-        ]
-        named = {"iterations": "max_iter", "batch_size": "batch_size", "learning_rate": "learning_rate"}
-        options = {
-            k: v
-            for k, v in fitted.settings.as_dict().items()
-            if k not in named and any(v != base[k] for base in unasked)
-        }
+        """An estimator around a fitted model; its parameters repeat the fit."""
+        made = fitted.plan
+        config = made.config.tree()
+        optimiser = config["optimiser"]
         uniform = np.allclose(fitted.prior, 1 / fitted.n_clusters)
         model = cls(
             fitted.n_clusters,
-            method=fitted.method,
+            method=made.method,
             prior=None if uniform else fitted.prior,
-            options=options or None,
+            budget=made.budget,
+            max_iter=optimiser["iterations"],
+            batch_size=optimiser["batch_size"],
+            learning_rate=optimiser["learning_rate"],
+            config=config,
+            image_shape=made.data.image_shape or None,
             encoder=encoder,
-            random_state=fitted.info["seed"],
+            random_state=made.seed,
             device=device,
-            **{param: getattr(fitted.settings, name) for name, param in named.items()},
         )
         model.fitted_ = fitted
         model.n_features_in_ = fitted.n_features
@@ -324,19 +356,42 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "fitted_")
-        rows, _ = _as_rows(X)
-        x: NDArray[Any] = validate_data(self, rows, dtype=[np.float64, np.float32, np.uint8], reset=False)
+        rows, _ = as_rows(X) if isinstance(X, np.ndarray) else (X, ())
+        x: NDArray[Any] = validate_data(self, rows, dtype=_DTYPES, reset=False)
         return x
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
 
 
-def _as_rows(X: ArrayLike) -> tuple[ArrayLike, tuple[int, ...] | None]:
-    """Arrays of images as rows, and their shape; anything else as it is."""
-    if not isinstance(X, np.ndarray) or X.ndim not in (3, 4):
-        return X, None
-    shape = (*X.shape[1:3], X.shape[3] if X.ndim == 4 else 1)
-    if shape[2] not in (1, 3):
-        raise DataError(f"arrays of images have 1 or 3 channels in their last dimension, not the shape {X.shape}")
-    return X.reshape(len(X), -1), shape
+class _CtrlC(Callback):
+    """The first Ctrl-C ends the training early and keeps the model; the second aborts."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.view: FitView | None = None
+        self._previous: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.asked or self.view is None:
+            raise KeyboardInterrupt
+        self.asked = True
+        self.view.stop("interrupted")
+
+    def on_start(self, fit: FitView) -> None:
+        self.view = fit
+
+    def on_end(self, fit: FitView) -> None:
+        if self.asked:
+            text = f"interrupted at iteration {fit.iteration} of {fit.iterations}: the model is kept as it is"
+            warnings.warn(GediWarning(text), stacklevel=2)
+        self.view = None

@@ -13,23 +13,36 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gedikit import sampling
+from gedikit import legacy
 from gedikit.assignment import Assignment
-from gedikit.building import build_model, precision
-from gedikit.data.scaling import Scaler
+from gedikit.building import build_network, precision
+from gedikit.components import as_tree
+from gedikit.config import Execution
 from gedikit.errors import UsageError
-from gedikit.methods import get_method
+from gedikit.modalities import Scaler
 from gedikit.model import EnergyClassifier, frozen
-from gedikit.sampling import Box, LogDensity, SampleInfo, run_mala, run_sgld, temperature
-from gedikit.settings import Settings
-from gedikit.storage import read_tensors, write_tensors
+from gedikit.planning import Plan
+from gedikit.samplers import Box, SampleInfo
+from gedikit.storage import damaged, read_tensors, write_tensors
 
 _BLOCK = 1024
-_CHAINS = 16_384
-_IMAGE_CHAINS = 512  # their activations fill the memory, not they
 _QUANTILES = 1001
 _CANDIDATES = 20
 STARTS = ("buffer", "noise")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says about rows, from one pass."""
+
+    labels: NDArray[np.int64]
+    log_p: NDArray[np.float64]  # of the label
+    second_log_p: NDArray[np.float64]  # of the second most probable cluster; that of the label if there is one only
+    log_density: NDArray[np.float64]
+
+    @property
+    def confidence(self) -> NDArray[np.float64]:
+        return np.exp(self.log_p)
 
 
 @dataclass
@@ -37,12 +50,11 @@ class FittedModel:
     """What a fit leaves behind. Arrays go in and come out in the units of the data."""
 
     network: EnergyClassifier
-    settings: Settings
-    method: str
+    plan: Plan
+    execution: Execution
     assignment: Assignment
     scaler: Scaler
     box: Box
-    prior: NDArray[np.float64]
     bandwidth: float
     buffer: Float[Tensor, "b d"]
     step_size: float
@@ -51,10 +63,19 @@ class FittedModel:
     training_labels: NDArray[np.int64]
     reference: Float[Tensor, "r d"]  # some training rows, scaled: for diagnosis without the data
     info: dict[str, Any]
+    training_predictions: Predictions | None = None  # of the training rows, where they were just computed
+
+    @property
+    def method(self) -> str:
+        return self.plan.method
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        return np.array(self.plan.prior)
 
     @property
     def n_clusters(self) -> int:
-        return len(self.prior)
+        return self.plan.n_clusters
 
     @property
     def n_features(self) -> int:
@@ -66,7 +87,7 @@ class FittedModel:
 
     @property
     def models_density(self) -> bool:
-        return get_method(self.method).models_density
+        return self.plan.models_density
 
     def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The lowest and the highest corner of the domain, in the units of the data."""
@@ -97,6 +118,17 @@ class FittedModel:
         embedding = self.network.project(features)
         scores = self.assignment.scores(self.network, features, embedding)
         return scores, self.network.density.log_density(self.network, z, embedding)
+
+    def predictions(self, x: NDArray[Any]) -> Predictions:
+        """Labels, their probabilities and log-densities of rows."""
+        parts = []
+        for scores, density in self.evaluate(x):
+            best = scores.double().log_softmax(-1).topk(min(2, scores.shape[-1]), dim=-1).values
+            parts.append((scores.argmax(-1), best[:, 0], best[:, -1], density.double()))
+        if not parts:
+            return Predictions(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
+        labels, log_p, second, density = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+        return Predictions(labels.astype(np.int64), log_p, second, density)
 
     def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""
@@ -176,7 +208,7 @@ class FittedModel:
         steps = self._default_steps(start) if steps is None else steps
         generator = torch.Generator(self.device).manual_seed(seed)
         parts, infos = [], []
-        block = _IMAGE_CHAINS if self.settings.image_shape else _CHAINS
+        block = self.plan.config.data.chains_at_once
         for count in [block] * (n // block) + [n % block]:
             if count:
                 z, info = self._sample_block(count, steps, start, cluster, generator)
@@ -185,58 +217,41 @@ class FittedModel:
         return np.concatenate(parts), infos[-1]
 
     def _default_steps(self, start: str) -> int:
-        """Images: the paper's number from noise, and one more round of the training's from its chains."""
-        if self.settings.image_shape:
-            return 500 if start == "noise" else self.settings.steps
-        return 1000 if start == "noise" else 200
+        c = self.plan.config
+        return c.data.sampling_steps(start, getattr(c.sampler, "steps", 0))
 
     def _sample_block(
         self, n: int, steps: int, start: str, cluster: int | None, generator: torch.Generator
     ) -> tuple[Tensor, SampleInfo]:
-        s = self.settings
-        # chains at temperature T leave exp(f/T) invariant: p(y|x) joins it as it is
-        warmth = temperature(s.step_size, s.noise_std) if s.sampler == "sgld" else 1.0
+        sampler = self.plan.config.sampler
+        if sampler is None:
+            return self._exact_block(n, cluster, generator), SampleInfo(1.0, 0.0, 1.0)
 
         def log_density(z: Tensor) -> Tensor:
             if cluster is None:
                 return self.network.log_density(z)
             scores, density = self._scores_and_density(z)
-            return density + warmth * scores.log_softmax(-1)[:, cluster]
+            # chains at temperature T leave exp(f/T) invariant: p(y|x) joins it as it is
+            return density + sampler.temperature * scores.log_softmax(-1)[:, cluster]
 
-        if self.network.density.normalised:
-            return self._exact_block(n, cluster, generator), SampleInfo(1.0, 0.0, 1.0)
         if start == "noise":
-            z = sampling.start(s.buffer_start, self.reference, self.box)(n, generator)
+            z = sampler.initialisation(self.reference, self.box)(n, generator)
         else:
             z = self.buffer[self._chosen(n, cluster, generator)]
         with self._moving():
-            return self._moved(log_density, z, steps, generator)
+            return sampler.sample(
+                log_density, z, steps=steps, step_size=self.step_size, box=self.box, generator=generator
+            )
 
     @contextmanager
     def _moving(self) -> Iterator[None]:
         """Chains run in the precision they were trained in."""
-        self.network.compute_in(precision(self.settings, self.device))
+        self.network.compute_in(precision(self.execution, self.device))
         try:
             with frozen(self.network):
                 yield
         finally:
             self.network.compute_in(torch.float32)
-
-    def _moved(
-        self, log_density: LogDensity, z: Tensor, steps: int, generator: torch.Generator
-    ) -> tuple[Tensor, SampleInfo]:
-        if self.settings.sampler == "sgld":
-            return run_sgld(
-                log_density,
-                z,
-                steps=steps,
-                step_size=self.settings.step_size,
-                noise_std=self.settings.noise_std,
-                generator=generator,
-                box=self.box,
-                bounds=self.settings.bounds,
-            )
-        return run_mala(log_density, z, steps=steps, step_size=self.step_size, box=self.box, generator=generator)
 
     def _chosen(self, n: int, cluster: int | None, generator: torch.Generator) -> Tensor:
         """Rows of the buffer to start from, each once before any twice; by p(y|x) for a cluster."""
@@ -271,17 +286,16 @@ class FittedModel:
             for name, value in (
                 ("scaler.mean", self.scaler.mean),
                 ("scaler.scale", self.scaler.scale),
-                ("prior", self.prior),
                 ("quantiles", self.quantiles),
                 ("training_labels", self.training_labels),
             )
         }
         meta = {
-            "settings": self.settings.as_dict(),
-            "method": self.method,
+            "plan": self.plan.tree(),
+            "execution": as_tree(self.execution),
             "assignment": {"rule": self.assignment.rule, "spread": self.assignment.spread},
             "bandwidth": self.bandwidth,
-            "step_size": self.step_size,
+            "step_size": None if np.isnan(self.step_size) else self.step_size,
             "log_normaliser": self.log_normaliser,
             "info": self.info,
         }
@@ -291,45 +305,51 @@ class FittedModel:
     def load(
         cls, path: Path, device: torch.device | str = "cpu", encoder: nn.Module | None = None
     ) -> "FittedModel":
-        """What `save` wrote; a model with an encoder that a user brought needs a module of that kind again."""
+        """What `save` wrote; a model with an encoder that a user gave needs a module of that kind again."""
         tensors, meta = read_tensors(path, "model")
-        if meta["info"].get("brought") and encoder is None:
+        with damaged(path):
+            if meta["format"] < legacy.FIRST_WITH_PLANS:
+                tensors, meta = legacy.model(tensors, meta)
+            plan = Plan.from_tree(meta["plan"])
+            bandwidth = float(meta["bandwidth"])
+            weights = _under("network.", tensors)
+        if plan.config.encoder.name == "user" and encoder is None:
             raise UsageError(
                 f"{path} was trained with an encoder of your own: give one of the same kind as encoder="
             )
-        settings = Settings().replace(**meta["settings"])
-        n_features, n_clusters = len(tensors["scaler.mean"]), len(tensors["prior"])
-        weights = _under("network.", tensors)
-        network = build_model(
-            get_method(meta["method"]),
-            settings,
-            n_features,
-            n_clusters,
-            meta["bandwidth"],
-            torch.Generator(),
-            weights.get("density.references"),
-            copy.deepcopy(encoder),
-        )
-        network.load_state_dict(weights)
-        rule, spread = meta["assignment"]["rule"], meta["assignment"]["spread"]
-        placed = {name: tensor.to(device) for name, tensor in _under("assignment.", tensors).items()}
-        return cls(
-            network.to(device).requires_grad_(False).eval(),
-            settings,
-            meta["method"],
-            Assignment.from_tensors(rule, spread, placed),
-            Scaler(tensors["scaler.mean"].numpy(), tensors["scaler.scale"].numpy()),
-            Box(tensors["box.low"], tensors["box.high"]).to(device),
-            tensors["prior"].numpy(),
-            meta["bandwidth"],
-            tensors["buffer"].to(device),
-            meta["step_size"],
-            meta["log_normaliser"],
-            tensors["quantiles"].numpy(),
-            tensors["training_labels"].numpy(),
-            tensors["reference"].to(device),
-            meta["info"],
-        )
+        with damaged(path):
+            n_features = len(tensors["scaler.mean"])
+            blank = torch.zeros(0, n_features)
+            network = build_network(plan, n_features, bandwidth, torch.Generator(), blank, copy.deepcopy(encoder))
+            _load_weights(network, weights)
+            rule, spread = meta["assignment"]["rule"], meta["assignment"]["spread"]
+            placed = {name: tensor.to(device) for name, tensor in _under("assignment.", tensors).items()}
+            step_size = float("nan") if meta["step_size"] is None else float(meta["step_size"])
+            return cls(
+                network.to(device).requires_grad_(False).eval(),
+                plan,
+                Execution.of(meta["execution"]),
+                Assignment.from_tensors(rule, spread, placed),
+                Scaler(tensors["scaler.mean"].numpy(), tensors["scaler.scale"].numpy()),
+                Box(tensors["box.low"], tensors["box.high"]).to(device),
+                bandwidth,
+                tensors["buffer"].to(device),
+                step_size,
+                meta["log_normaliser"],
+                tensors["quantiles"].numpy(),
+                tensors["training_labels"].numpy(),
+                tensors["reference"].to(device),
+                dict(meta["info"]),
+            )
+
+
+def _load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
+    """As `load_state_dict`, with buffers that have as many rows as were saved."""
+    for name, buffer in list(network.named_buffers()):
+        if name in weights and weights[name].shape != buffer.shape:
+            owner, _, leaf = name.rpartition(".")
+            network.get_submodule(owner).register_buffer(leaf, torch.empty_like(weights[name]))
+    network.load_state_dict(weights)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -7,14 +7,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from gedikit.training.loop import Observer
-from gedikit.training.state import TrainState
+from gedikit.training.callbacks import Callback, FitView, Metrics
 
 _PLAIN_EVERY = 5.0
 _SHORT = {"invariance": "inv", "prior": "prior", "generative": "gen", "mutual_information": "I(x;y)"}
 
 
-class ProgressLine(Observer):
+class ProgressLine(Callback):
     """On a terminal a line that redraws itself; elsewhere a plain line every few seconds."""
 
     def __init__(self, console: Console | None = None):
@@ -43,30 +42,30 @@ class ProgressLine(Observer):
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:
-        self.optima, self.iterations, self.first = optima, iterations, state.iteration
+    def on_start(self, fit: FitView) -> None:
+        self.optima, self.iterations, self.first = fit.optima, fit.iterations, fit.iteration
         self.began = self.printed = time.monotonic()
-        self.bar.update(self.task, total=iterations, completed=state.iteration, description="training")
+        self.bar.update(self.task, total=fit.iterations, completed=fit.iteration, description="training")
 
-    def measured(self, state: TrainState, row: dict[str, float]) -> None:
+    def on_metrics(self, fit: FitView, metrics: Metrics) -> None:
         elapsed = max(time.monotonic() - self.began, 1e-9)
-        rate = (state.iteration - self.first) / elapsed
+        rate = (fit.iteration - self.first) / elapsed
         shown = (*(name for name in self.optima if name not in _SHORT), *_SHORT)
-        losses = "  ".join(self._one(name, row[name]) for name in shown if name in row)
+        losses = "  ".join(self._one(name, metrics[name]) for name in shown if name in metrics)
         if self.live:
-            at = f"{state.iteration}/{self.iterations}"
-            self.bar.update(self.task, completed=state.iteration, description=at, rate=_speed(rate), losses=losses)
-        elif time.monotonic() - self.printed > _PLAIN_EVERY or state.iteration == self.iterations:
+            at = f"{fit.iteration}/{self.iterations}"
+            self.bar.update(self.task, completed=fit.iteration, description=at, rate=_speed(rate), losses=losses)
+        elif time.monotonic() - self.printed > _PLAIN_EVERY or fit.iteration == self.iterations:
             self.printed = time.monotonic()
-            left = (self.iterations - state.iteration) / max(rate, 1e-9)
+            left = (self.iterations - fit.iteration) / max(rate, 1e-9)
             self.console.print(
-                f"{state.iteration}/{self.iterations}  {_speed(rate)}  {_duration(left)} left  {losses}",
+                f"{fit.iteration}/{self.iterations}  {_speed(rate)}  {duration(left)} left  {losses}",
                 markup=False,
                 highlight=False,
                 soft_wrap=True,
             )
 
-    def event(self, text: str) -> None:
+    def on_event(self, text: str) -> None:
         self.console.print(text, style="yellow", markup=False)
 
     def _one(self, name: str, value: float) -> str:
@@ -79,7 +78,7 @@ def _speed(rate: float) -> str:
     return f"{rate:.{0 if rate >= 10 else 1}f} it/s" if rate >= 1 else f"{1 / max(rate, 1e-9):.1f} s/it"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"

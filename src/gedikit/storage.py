@@ -2,61 +2,102 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
+import shutil
+import stat
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import safetensors
-import safetensors.torch
-from torch import Tensor
 
-from gedikit.errors import StorageError
+from gedikit.errors import GediError, StorageError
 
-FORMAT = 1
+if TYPE_CHECKING:  # torch takes a second to import, and writing text does not need it
+    from torch import Tensor
+
+FORMAT = 2  # what is written
+OLDEST_FORMAT = 1  # what can still be read
+
+
+@contextlib.contextmanager
+def writing(path: Path | int) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` once it is whole; pipes and devices are written to as it goes.
+
+    A link stays, and the file it leads to is replaced. A number is that of an open file, as for `open`.
+    A reader that goes away is a BrokenPipeError, all else that goes wrong a StorageError.
+    """
+    with _named(path):
+        target = None if isinstance(path, int) else _target(path)
+        if target is None:
+            with _stream(path) as file:
+                yield file
+        else:
+            with _replacement(target) as temporary, temporary.open("wb") as file:
+                yield file
+
+
+@contextlib.contextmanager
+def writing_text(path: Path | int) -> Iterator[TextIO]:
+    """Open a text file as `writing` does, in UTF-8 and with line ends as they are written."""
+    with writing(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.flush()
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to disk, then move it into place."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        temporary = Path(name)
-    except OSError as error:
-        raise _write_error(path, error) from error
-    try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise _write_error(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    """Let `write` fill a temporary file, then move it into place; into pipes and devices it is copied."""
+    with _named(path):
+        target = _target(path)
+        if target is not None:
+            with _replacement(target) as temporary:
+                write(temporary)
+            return
+        with tempfile.TemporaryDirectory(prefix="gedikit-") as folder:
+            temporary = Path(folder) / path.name
+            write(temporary)
+            with temporary.open("rb") as source, _stream(path) as file:
+                shutil.copyfileobj(source, file)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda temporary: _write_bytes(temporary, content))
+    """Write a file of bytes, whole or not at all."""
+    with writing(path) as file:
+        file.write(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    write_atomically(path, lambda temporary: _write_text(temporary, text))
+    """Write a file of text in UTF-8, whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], kind: str) -> None:
-    """One safetensors file with `meta` as JSON in its header."""
+def is_stream(path: Path) -> bool:
+    """Tell whether `path` is a pipe, a device or an open file: what is written to, and cannot be replaced."""
+    try:
+        return _target(path) is None
+    except OSError:
+        return False
+
+
+def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], meta: Mapping[str, Any], kind: str) -> None:
+    """Write one safetensors file with `meta` as JSON in its header."""
+    from safetensors.torch import save_file
+
     header = {"gedikit": json.dumps({"kind": kind, "format": FORMAT, **meta})}
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, lambda temporary: safetensors.torch.save_file(whole, temporary, metadata=header))
+    write_atomically(path, lambda temporary: save_file(whole, temporary, metadata=header))
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `write_tensors` wrote, or a sentence that says why not."""
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
+    """Read what `write_tensors` wrote, or say in a sentence why not.
+
+    What the two hold is for the caller to know: it looks names up within `damaged`.
+    """
     if not path.is_file():
         raise StorageError(f"there is no {kind} at {path}")
     try:
@@ -66,31 +107,134 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise StorageError(f"{path} is damaged or not a {kind}: {error}") from error
     try:
-        meta: dict[str, Any] = json.loads(header["gedikit"])
+        meta = json.loads(header["gedikit"])
     except (KeyError, json.JSONDecodeError):
-        raise StorageError(f"{path} was not written by gedikit") from None
-    if meta.get("format", 0) > FORMAT:
-        raise StorageError(
-            f"{path} has format {meta['format']}, newer than the {FORMAT} this version reads: upgrade gedikit"
-        )
+        meta = None
+    if not isinstance(meta, dict):
+        raise StorageError(f"{path} was not written by gedikit")
+    check_format(path, meta.get("format"))
     if meta.get("kind") != kind:
         raise StorageError(f"{path} holds a {meta.get('kind')}, not a {kind}")
     return tensors, meta
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+def check_format(path: Path, found: object) -> None:
+    """Refuse a file whose format this version cannot read; it says whether gedikit is too old for it or too new."""
+    if not isinstance(found, int):
+        raise StorageError(f"{path} is damaged: its format is missing")
+    if found > FORMAT:
+        raise StorageError(
+            f"{path} has format {found}, newer than the {FORMAT} this version reads: upgrade gedikit"
+        )
+    if found < OLDEST_FORMAT:
+        raise StorageError(
+            f"{path} has format {found}, older than the {OLDEST_FORMAT} this version reads: make it anew, "
+            "or use the gedikit that wrote it"
+        )
 
 
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+@contextlib.contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    """Say that the file at `path` is damaged where putting together what was read from it fails."""
+    try:
+        yield
+    except GediError:
+        raise
+    except KeyError as error:
+        raise StorageError(f"{path} is damaged: {error.args[0]} is missing") from error
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise StorageError(f"{path} is damaged: what it holds does not fit together ({error})") from error
+    except RuntimeError as error:
+        if "loading state_dict" not in str(error):  # torch has no class of its own for weights that do not fit
+            raise
+        raise StorageError(f"{path} is damaged: its weights do not fit the network it describes") from error
 
 
-def _write_error(path: Path, error: Exception) -> StorageError:
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    full = full or "No space left" in str(error)
-    why = "the disk is full" if full else (getattr(error, "strerror", None) or str(error))
-    return StorageError(f"could not write {path}: {why}; what was there before is untouched")
+def _target(path: Path) -> Path | None:
+    """The file at the end of all links, which need not exist; None for what is written to and not replaced."""
+    if _open_number(path) is not None:
+        return None
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return Path(os.path.realpath(path)) if stat.S_ISREG(mode) else None
+
+
+def _open_number(path: Path) -> int | None:
+    """The number of the open file that /dev/stdout, /dev/fd/63 and links to them stand for.
+
+    Opening such a path once more would cut short a file that the shell opened to append to.
+    """
+    folders = ("/dev/fd", os.path.realpath("/proc/self/fd"))
+    for _ in range(40):  # as many links as the system follows
+        if path.name.isdecimal() and os.path.realpath(path.parent) in folders:
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
+
+
+@contextlib.contextmanager
+def _stream(path: Path | int) -> Iterator[BinaryIO]:
+    """Open a pipe, a device or an open file to write to; an open file is left open.
+
+    What fails half way leaves at once: the rest is dropped, and not held out to a reader that may not take it.
+    """
+    number = _open_number(path) if isinstance(path, Path) else path
+    place = path if number is None else number
+    if isinstance(place, Path):
+        handle = os.open(place, os.O_WRONLY)  # never made, never cut
+    else:
+        if place == 1 and sys.__stdout__ is None:  # it was closed, and another file may have its number now
+            raise OSError(errno.EBADF, "it is closed")
+        for text in (sys.stdout, sys.stderr):
+            if text is not None:
+                text.flush()
+        handle = os.dup(place)
+    with io.FileIO(handle, "wb") as raw:
+        file = io.BufferedWriter(raw)
+        yield file
+        file.flush()
+
+
+@contextlib.contextmanager
+def _replacement(target: Path) -> Iterator[Path]:
+    """Make a temporary file beside `target`; once filled it is flushed to disk and moved into place."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _named(path: Path | int) -> Iterator[None]:
+    """Name `path` in what goes wrong while it is written."""
+    try:
+        yield
+    except (GediError, BrokenPipeError):
+        raise
+    except (OSError, safetensors.SafetensorError) as error:
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = full or "No space left" in str(error)
+        why = "the disk is full" if full else (getattr(error, "strerror", None) or str(error))
+        if isinstance(path, int):
+            name, kept = "standard output" if path == 1 else f"open file {path}", ""
+        else:
+            name, kept = str(path), "" if is_stream(path) else "; what was there before is untouched"
+        raise StorageError(f"could not write {name}: {why}{kept}") from error
 
 
 def _umask() -> int:

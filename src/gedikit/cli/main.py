@@ -2,42 +2,38 @@
 
 import os
 import sys
+from difflib import SequenceMatcher
+from typing import Any
 
 import typer
 
 from gedikit.cli.app import app
-from gedikit.errors import DivergenceError, GediError, Interrupted, UsageError
+from gedikit.errors import DivergenceError, GediError, Interrupted, Unhealthy, UsageError
 
-EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILURE, EXIT_USAGE, EXIT_UNHEALTHY, EXIT_INTERRUPTED = 1, 2, 3, 130
+_ALIKE = 0.7  # the share that two options have in common
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    """Run the command that the process was started with."""
+    sys.exit(_flushed(run(sys.argv[1:])))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; returns the exit code (0 done, 1 failed, 2 wrongly asked, 130 interrupted)."""
+    """Run one command; returns the exit code (0 done, 1 failed, 2 wrongly asked, 3 unhealthy, 130 interrupted)."""
     try:
         code = app(args=arguments, prog_name="gedikit", standalone_mode=False)
-    except typer.Exit as stop:
-        return int(stop.exit_code)
+    except (typer.Exit, SystemExit) as stop:  # the parser leaves by SystemExit where a reader went away
+        code = stop.exit_code if isinstance(stop, typer.Exit) else stop.code
     except (KeyboardInterrupt, typer.Abort):
-        return _say("interrupted", EXIT_INTERRUPTED)
-    except Interrupted as stop:
-        return _say(str(stop), EXIT_INTERRUPTED)
-    except UsageError as error:
-        return _say(f"error: {error}", EXIT_USAGE)
-    except DivergenceError as error:
-        return _say(f"diverged: {error}", EXIT_FAILURE)
-    except GediError as error:
-        return _say(f"error: {error}", EXIT_FAILURE)
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
         return EXIT_FAILURE
+    except GediError as error:
+        return _told(error)
     except Exception as error:
-        wrongly_asked = getattr(error, "format_message", None)  # of the parser: typer has its own click or click's
-        if wrongly_asked is not None:
-            return _say(f"error: {wrongly_asked().rstrip('.')}; try gedikit --help", EXIT_USAGE)
+        if hasattr(error, "format_message"):  # of the parser: typer has its own click or click's
+            return _wrongly_asked(error, arguments)
         if os.environ.get("GEDIKIT_DEBUG"):
             raise
         text = str(error).strip().splitlines()
@@ -46,9 +42,71 @@ def run(arguments: list[str]) -> int:
             "GEDIKIT_DEBUG=1 shows the traceback)",
             EXIT_FAILURE,
         )
-    return int(code or 0)
+    if code == EXIT_INTERRUPTED:  # the parser makes this of a KeyboardInterrupt, without a word
+        return _say("interrupted", EXIT_INTERRUPTED)
+    return code if isinstance(code, int) else 0
+
+
+def _told(error: GediError) -> int:
+    """Say what went wrong and choose the exit code."""
+    if isinstance(error, Interrupted):
+        return _say(str(error), EXIT_INTERRUPTED)
+    if isinstance(error, Unhealthy):
+        return _say(str(error), EXIT_UNHEALTHY)
+    if isinstance(error, UsageError):
+        return _say(f"error: {error}", EXIT_USAGE)
+    return _say(f"{'diverged' if isinstance(error, DivergenceError) else 'error'}: {error}", EXIT_FAILURE)
+
+
+def _wrongly_asked(error: Any, arguments: list[str]) -> int:
+    """Say what the parser did not understand, what may have been meant, and where to read about it."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # no class of this name in older parsers
+        return _flushed(0, error.format_message() + "\n")
+    ctx = getattr(error, "ctx", None)
+    text = " ".join(error.format_message().split())
+    if getattr(error, "possibilities", None):
+        near = _near(error.option_name, error.possibilities)
+        text = error.message.rstrip(".") + (f"; did you mean {' or '.join(near)}?" if near else "")
+    text = text.replace(". Did you mean ", "; did you mean ")
+    end = "" if text.endswith((".", "?", "!")) else "."
+    command = ctx.command_path if ctx else _command_of(arguments)
+    return _say(f"error: {text}{end} Try {command} -h", EXIT_USAGE)
+
+
+def _command_of(arguments: list[str]) -> str:
+    """The command that was asked for, where the parser forgot it: an option without its value."""
+    words = ["gedikit"]
+    commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
+    for word in arguments:
+        if word in commands:
+            words.append(word)
+            commands = getattr(commands[word], "commands", {})
+    return " ".join(words)
+
+
+def _near(asked: str, options: list[str]) -> list[str]:
+    """Those of the parser's guesses that are likely, best first."""
+    alike = {name: SequenceMatcher(None, asked, name).ratio() for name in options}
+    likely = [name for name in options if alike[name] >= _ALIKE or name.startswith(asked)]
+    return sorted(likely, key=lambda name: -alike[name])
+
+
+def _flushed(code: int, text: str = "") -> int:
+    """Write what is left for standard output while what goes wrong can still be told; returns the exit code."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except OSError as error:
+        # what is left has nowhere to go: Python would try again at the very end and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            return _say(f"error: could not write standard output: {error.strerror}", EXIT_FAILURE)
+        return code or EXIT_FAILURE
+    return code
 
 
 def _say(text: str, code: int) -> int:
-    print(f"gedikit: {text}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"gedikit: {text}", file=sys.stderr)
     return code

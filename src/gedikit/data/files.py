@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,26 +52,45 @@ def _check(path: Path) -> None:
         raise DataError(f"{path} is empty")
 
 
-def _read_npy(path: Path) -> Table:
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Whatever a library raises over a damaged file (its own errors, zlib.error, KeyError ...), as a sentence."""
     try:
-        return Table(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path} is not a readable .npy file of numbers: {error}") from error
+        yield
+    except MemoryError as error:
+        raise DataError(f"{path} does not fit in memory, or is damaged and claims a wrong size: {error}") from error
+    except Exception as error:
+        why = str(error).strip() or type(error).__name__
+        raise DataError(f"{path} is damaged, cut short or not a {kind} file of numbers: {why}") from error
+
+
+def _read_npy(path: Path) -> Table:
+    with _reading(path, ".npy"):  # mapped, not read: a header that claims more than the file has is refused
+        x = np.lib.format.open_memmap(path, mode="r")
+    return Table(_array(x, path))
 
 
 def _read_npz(path: Path) -> Table:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is not a readable .npz file of numbers: {error}") from error
-    wanted = [name for name in ("x", "X", "data") if name in arrays]
-    if not wanted and len(arrays) == 1:
-        wanted = list(arrays)
-    if not wanted:
-        raise DataError(f"{path} holds {', '.join(arrays) or 'nothing'}; the rows must be named x, X or data")
-    label = next((name for name in LABEL_COLUMNS if name in arrays), None)
-    return Table(arrays[wanted[0]], arrays[label] if label else None, label_column=label)
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is damaged, cut short or not a .npz file: it is no zip archive")
+    with _reading(path, ".npz"), np.load(path, allow_pickle=False) as archive:
+        names = list(archive.files)
+        rows = next((name for name in ("x", "X", "data") if name in names), names[0] if len(names) == 1 else None)
+        label = next((name for name in LABEL_COLUMNS if name in names), None)
+        x = None if rows is None else archive[rows]
+        y = None if label is None else archive[label]
+    if rows is None:
+        raise DataError(f"{path} holds {', '.join(names) or 'nothing'}; the rows must be named x, X or data")
+    return Table(_array(x, path), None if label is None else _array(y, path), label_column=label)
+
+
+def _array(value: Any, path: Path) -> NDArray[Any]:
+    """An array with rows: a .npz file may also hold a single number, or bytes that are no array."""
+    if not isinstance(value, np.ndarray):
+        raise DataError(f"{path} holds something else than arrays of numbers")
+    if value.ndim == 0:
+        raise DataError(f"{path} holds a single value where rows or labels are needed")
+    return value
 
 
 def _array_blocks(path: Path) -> Iterator[Table]:
@@ -79,28 +99,33 @@ def _array_blocks(path: Path) -> Iterator[Table]:
         yield Table(x[start : start + _BLOCK])
 
 
-def _csv_blocks(path: Path, rows: int = _BLOCK) -> Iterator[Table]:
+def _csv_blocks(path: Path) -> Iterator[Table]:
     import pandas as pd
 
-    try:
-        with pd.read_csv(path, chunksize=rows) as reader:
-            for frame in reader:
-                yield _table(frame, path)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a readable CSV file: {error}") from error
+    with _reading(path, ".csv"):
+        reader = pd.read_csv(path, chunksize=_BLOCK)
+    with reader:
+        yield from _tables(reader, path, ".csv")
 
 
 def _parquet_blocks(path: Path) -> Iterator[Table]:
     try:
-        import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise UsageError("reading .parquet needs pyarrow: pip install 'gedikit[parquet]'") from None
-    try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_BLOCK):
-            yield _table(batch.to_pandas(), path)
-    except pyarrow.ArrowException as error:
-        raise DataError(f"{path} is not a readable .parquet file: {error}") from error
+    with _reading(path, ".parquet"):
+        file = pyarrow.parquet.ParquetFile(path)
+    with file:
+        yield from _tables((batch.to_pandas() for batch in file.iter_batches(_BLOCK)), path, ".parquet")
+
+
+def _tables(frames: Iterator[Any], path: Path, kind: str) -> Iterator[Table]:
+    while True:
+        with _reading(path, kind):
+            frame = next(frames, None)
+        if frame is None:
+            return
+        yield _table(frame, path)
 
 
 def _whole(read: Callable[[Path], Iterator[Table]]) -> Callable[[Path], Table]:
@@ -121,6 +146,9 @@ def _table(frame: Any, path: Path) -> Table:
     names = [str(c) for c in frame.columns]
     if names and all(_is_number(name) for name in names):
         raise DataError(f"the first line of {path} holds numbers, not names: add a line of column names")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise DataError(f"{path} has more than one column called {repeated!r}: rename or drop all but one")
     unnamed = [name for name in names if name.startswith("Unnamed:")]
     if unnamed:
         raise DataError(f"a column of {path} has no name and looks like an index: drop it, or name it to use it")

@@ -1,94 +1,61 @@
-"""Losses as pure functions of tensors: unweighted, to be minimised, optimum beside them.
+"""Losses, to be minimised, one a file: the formula, its optimum, its settings, and its name.
 
 Tensors have shape (*members, rows, …) and a loss has one value a member, so that many models can be trained in one
 step. Whatever looks at the whole batch sees the rows of all processes of `torch.distributed` by itself.
 """
 
-from gedikit.objectives.cluster_based import deepcluster, sela, sinkhorn, swav
-from gedikit.objectives.constraint_based import (
-    constraint_loss,
-    constraint_loss_optimum,
-    entropy_of_mean,
-    entropy_of_mean_optimum,
-    reading_loss,
-)
-from gedikit.objectives.contrastive import (
-    cpc,
-    infonce,
-    infonce_optimum,
-    kscl,
-    kscl_optimum,
-    protocpc,
-    protocpc_optimum,
-    simclr,
-    simclr_optimum,
-    similarities,
-)
-from gedikit.objectives.generative import (
-    cluster_log_density,
-    contrastive_log_density,
-    effective_sample_size,
-    energy_l2,
-    generative,
-    importance_generative,
-    likelihood_generative,
-    log_normaliser,
-)
-from gedikit.objectives.information_bounds import infonce_bound, nwj_bound, tuba_bound, uba_bound
-from gedikit.objectives.invariance_prior import (
-    invariance,
-    invariance_optimum,
-    mutual_information,
-    prior,
-    prior_optimum,
-)
-from gedikit.objectives.negative_free import (
-    barlow_twins,
-    corinfomax,
-    corinfomax_optimum,
-    mec,
-    mec_optimum,
-    running_covariance,
-    vicreg,
-    w_mse,
-)
-from gedikit.objectives.objective import Objective
+from gedikit.objectives.barlow_twins import barlow_twins
+from gedikit.objectives.base import Objective, Outputs, objectives, register_objective
+from gedikit.objectives.constraint import constraint_loss, constraint_loss_optimum
+from gedikit.objectives.corinfomax import corinfomax, corinfomax_optimum, running_covariance
+from gedikit.objectives.cpc import cpc
+from gedikit.objectives.deepcluster import deepcluster
+from gedikit.objectives.infonce import infonce, infonce_optimum
+from gedikit.objectives.instances import similarities
+from gedikit.objectives.invariance import invariance, invariance_optimum
+from gedikit.objectives.kscl import kscl, kscl_optimum
+from gedikit.objectives.loss import Loss
+from gedikit.objectives.mec import mec, mec_optimum
+from gedikit.objectives.prior import mutual_information, prior, prior_optimum
+from gedikit.objectives.protocpc import protocpc, protocpc_optimum
+from gedikit.objectives.pseudo_labels import pseudo_label_loss
+from gedikit.objectives.sela import sela
+from gedikit.objectives.simclr import simclr, simclr_optimum
+from gedikit.objectives.sinkhorn import sinkhorn
+from gedikit.objectives.swav import swav
+from gedikit.objectives.uniformity import entropy_of_mean, entropy_of_mean_optimum
+from gedikit.objectives.vicreg import vicreg
+from gedikit.objectives.w_mse import w_mse
 
 __all__ = [
+    "Loss",
     "Objective",
+    "Outputs",
     "barlow_twins",
-    "cluster_log_density",
     "constraint_loss",
     "constraint_loss_optimum",
-    "contrastive_log_density",
     "corinfomax",
     "corinfomax_optimum",
     "cpc",
     "deepcluster",
-    "effective_sample_size",
-    "energy_l2",
     "entropy_of_mean",
     "entropy_of_mean_optimum",
-    "generative",
-    "importance_generative",
     "infonce",
-    "infonce_bound",
     "infonce_optimum",
     "invariance",
     "invariance_optimum",
     "kscl",
     "kscl_optimum",
-    "likelihood_generative",
-    "log_normaliser",
     "mec",
     "mec_optimum",
     "mutual_information",
-    "nwj_bound",
+    "objectives",
     "prior",
     "prior_optimum",
     "protocpc",
     "protocpc_optimum",
-    "reading_loss",
+    "pseudo_label_loss",
+    "register_objective",
     "running_covariance",
     "sela",
     "simclr",
@@ -96,8 +63,6 @@ __all__ = [
     "similarities",
     "sinkhorn",
     "swav",
-    "tuba_bound",
-    "uba_bound",
     "vicreg",
     "w_mse",
 ]

@@ -1,6 +1,6 @@
 """Moving the weights: one state, one step, one loop."""
 
-from gedikit.training.fit import fit
-from gedikit.training.loop import Observer
+from gedikit.training.callbacks import Callback, FitView
+from gedikit.training.fit import FitResult, fit
 
-__all__ = ["Observer", "fit"]
+__all__ = ["Callback", "FitResult", "FitView", "fit"]

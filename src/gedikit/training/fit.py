@@ -1,9 +1,11 @@
-"""From an array to a fitted model: prepare, train, keep what is needed afterwards."""
+"""From a plan and an array to a fitted model: prepare, train, keep what is needed afterwards."""
 
 import copy
 import hashlib
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,173 +14,160 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gedikit import networks, objectives, sampling
-from gedikit.assignment import Assignment
-from gedikit.building import build_model, precision
-from gedikit.data.image_views import batches_per_epoch
-from gedikit.errors import UsageError
+from gedikit.assignment import Assignment, needs_features
+from gedikit.building import build_network, precision
+from gedikit.config import Execution
+from gedikit.densities.base import GENERATIVE
+from gedikit.encoders import calibrate, standardise
 from gedikit.fitted import FittedModel, density_quantiles
-from gedikit.methods import Method
 from gedikit.model import EnergyClassifier
-from gedikit.sampling import Box, ProposalBank, Proposals, ReplayBuffer
-from gedikit.settings import Settings
-from gedikit.training.checks import check_batch, check_prior, check_rows, check_rules
+from gedikit.modalities import PreparedData
+from gedikit.objectives import Objective, prior_optimum
+from gedikit.objectives.base import Sizes, TrainingData
+from gedikit.planning import Plan, check_rows
+from gedikit.samplers import SamplerContext, Source
+from gedikit.training.callbacks import Callback, Callbacks, FitView
 from gedikit.training.devices import resolve_device, threads, tuned_convolutions
 from gedikit.training.health import HealthMonitor
-from gedikit.training.inputs import Inputs, look_at
-from gedikit.training.loop import History, Observer, train
-from gedikit.training.memory import out_of_memory
-from gedikit.training.negatives import Chains, Negatives, WeightedProposals
-from gedikit.training.reading import reading_of_clusters, reading_of_rules
+from gedikit.training.loop import History, train
+from gedikit.training.out_of_memory import out_of_memory
+from gedikit.training.rows import of_all_rows
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
-from gedikit.training.step import TrainStep
-from gedikit.training.terms import TERMS, Sizes, of_all_rows, weight_of
+from gedikit.training.step import SAMPLER, TrainStep
 from gedikit.version import __version__
+from gedikit.views.augmentation import Augmentation
+from gedikit.views.base import Views, ViewsContext
+from gedikit.views.neighbours import NeighbourGraph
+from gedikit.views.similarity import SimilarityContext
 
-# beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
-MAX_IMPORTANCE_FEATURES = 3
-_MAX_CENTERS = 2000
 _KEPT_SAMPLES = 5000
 _KEPT_REFERENCE = 512
 _STANDARD_ROWS = 256
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.uint8}
-
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class FitResult:
+    """A fitted model, what was measured on the way, and the state the training ended in."""
+
+    fitted: FittedModel
+    history: History
+    state: TrainState
+
+
 def fit(
+    plan: Plan,
     x: NDArray[Any],
-    method: Method,
-    settings: Settings,
     *,
-    n_clusters: int,
-    prior: NDArray[Any] | None = None,
-    seed: int = 0,
-    device: str = "auto",
+    execution: Execution | None = None,
     encoder: nn.Module | None = None,
     rules: Rules | None = None,
-    observer: Observer | None = None,
+    callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
     history: History | None = None,
-) -> tuple[FittedModel, History, TrainState]:
-    """Train `method` on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given.
+) -> FitResult:
+    """Compute a plan on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given.
 
-    `encoder` is a module to train instead of the one that the settings name; it is not changed, a copy is. `rules`
-    are what a method with the term "constraint" learns from: rows that no example names are not trained on.
+    `encoder` is the module of a user for the encoder "user"; it is not changed, a copy is. `rules` are what the
+    objective "constraint" learns from: rows that no example names are not trained on.
     """
-    ready = prepare(
-        x,
-        method,
-        settings,
-        n_clusters=n_clusters,
-        prior=prior,
-        seed=seed,
-        device=device,
-        encoder=encoder,
-        rules=rules,
-    )
+    ready = prepare(plan, x, execution=execution, encoder=encoder, rules=rules)
     state = ready.new_state()
     if checkpoint is not None:
         state.restore(*checkpoint)
     history = history or History()
-    monitor = HealthMonitor(x.shape[1], settings.max_rollbacks)
-    with threads(ready.settings.threads if ready.device.type == "cpu" else 0), tuned_convolutions():
+    monitor = HealthMonitor(x.shape[1], plan.config.optimiser.max_rollbacks)
+    view = FitView(plan, state, ready.optima)
+    with threads(ready.execution.threads if ready.device.type == "cpu" else 0), tuned_convolutions():
         enough = True
         try:
-            train(state, ready.step, monitor, observer or Observer(), history, ready.optima)
+            train(view, ready.step, monitor, Callbacks(callbacks), history)
         except torch.OutOfMemoryError:
             enough = False  # what the error holds on to is let go of before anything else is tried
         if not enough:
-            del state, monitor
+            del state, monitor, view
             raise out_of_memory(ready)
-    return ready.finish(state), history, state
+    return FitResult(ready.finish(state), history, state)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Setup:
     """All that a fit needs before its first iteration and, for the fitted model, after its last."""
 
+    plan: Plan
+    execution: Execution
     x: NDArray[Any]
-    asked: Settings
-    settings: Settings
-    method: Method
-    seed: int
-    prior: NDArray[np.float64]
-    inputs: Inputs
+    data: PreparedData
+    views: Views
     reference: Float[Tensor, "r d"]
     network: EnergyClassifier
-    negatives: Negatives | None
-    chains: Float[Tensor, "b d"] | None
+    source: Source | None
     step: TrainStep
     optima: dict[str, float]
+    rules: Rules | None = None
 
     @property
     def device(self) -> torch.device:
         return self.network.centers.device
 
-    @property
-    def bandwidth(self) -> float:
-        return self.inputs.bandwidth
-
-    @property
-    def box(self) -> Box:
-        return self.inputs.box.to(self.device)
-
-    def weighted(self, settings: Settings) -> "Prepared":
-        """The same fit with other weights of the terms."""
-        assert self.step.rules is None  # models side by side learn from no rules
-        resolved = resolve(settings, *self.x.shape)
-        step = replace(self.step, settings=resolved, weights=_weights(self.method, resolved))
-        return replace(self, asked=settings, settings=resolved, step=step)
+    def weighted(self, plan: Plan) -> "Setup":
+        """The same fit with other weights of the losses."""
+        assert self.rules is None  # models side by side learn from no rules
+        objectives = {
+            name: replace(bound, weight=plan.config.objectives[name].weight)
+            for name, bound in self.step.objectives.items()
+        }
+        step = replace(self.step, plan=plan, objectives=objectives, weights=weights_of(plan))
+        return replace(self, plan=plan, step=step)
 
     def new_state(self) -> TrainState:
         state = TrainState.new(
             copy.deepcopy(self.network),
-            None if self.chains is None else ReplayBuffer(self.chains.clone(), DTYPES[self.settings.buffer_dtype]),
-            torch.tensor(self.settings.step_size * self.bandwidth, device=self.device),
-            torch.Generator(self.device).manual_seed(self.seed),
-            self.settings,
+            torch.Generator(self.device).manual_seed(self.plan.seed),
+            self.plan.config.optimiser,
+            self.execution,
         )
         self.step.start(state)
         return state
 
     def finish(self, state: TrainState) -> FittedModel:
         """What a trained state leaves behind."""
-        network = state.average
+        network, sampler = state.average, self.plan.config.sampler
         network.compute_in(torch.float32)
         if network.batch_normalised:
-            networks.calibrate(network, self.inputs.views.points(0, len(self.x)))
+            calibrate(network, self.views.points(0, len(self.x)))
         log_gamma: float | None = 0.0 if network.density.normalised else None
         kept = torch.empty(0, self.x.shape[1], device=self.device)
-        if self.negatives is not None:
-            kept, log_gamma = self.negatives.final(state, _KEPT_SAMPLES)
+        step_size = float("nan")
+        if self.source is not None and sampler is not None:
+            assert isinstance(state.generator, torch.Generator)
+            memory = state.memory[SAMPLER]
+            kept, log_gamma = self.source.final(network.log_density, memory, _KEPT_SAMPLES, state.generator)
+            step_size = sampler.final_step(memory)
         fitted = FittedModel(
             network=network.eval(),
-            settings=self.asked,
-            method=self.method.name,
+            plan=self.plan,
+            execution=self.execution,
             assignment=self._assignment(network),
-            scaler=self.inputs.scaler,
-            box=self.box,
-            prior=self.prior,
-            bandwidth=self.bandwidth,
+            scaler=self.data.scaler,
+            box=self.data.box.to(self.device),
+            bandwidth=self.data.bandwidth,
             buffer=kept,
-            step_size=float(state.chain_step),
-            log_normaliser=None if log_gamma is None else log_gamma - self.inputs.scaler.log_jacobian,
+            step_size=step_size,
+            log_normaliser=None if log_gamma is None else log_gamma - self.data.scaler.log_jacobian,
             quantiles=np.empty(0),
             training_labels=np.empty(0, dtype=np.int64),
             reference=self.reference.to(self.device),
             info={
-                "seed": self.seed,
-                "brought": isinstance(network.encoder, networks.Brought),
-                "sampler": "exact" if network.density.normalised else self.settings.sampler,
+                "sampler": "exact" if network.density.normalised else "none" if sampler is None else sampler.name,
                 "iterations": state.iteration,
                 "n_samples": len(self.x),
                 "events": state.events,
                 "optima": self.optima,
                 "fingerprint": fingerprint(self.x),
-                **({} if self.step.rules is None else {"values": self.step.rules.values}),
+                **({} if self.rules is None else {"values": self.rules.values}),
                 "versions": {
                     "gedikit": __version__,
                     "torch": torch.__version__,
@@ -186,99 +175,99 @@ class Prepared:
                 },
             },
         )
-        blocks = [(scores.argmax(-1).cpu(), density.cpu()) for scores, density in fitted.evaluate(self.x)]
-        labels, densities = zip(*blocks, strict=True)
-        fitted.training_labels = torch.cat(labels).numpy()
-        fitted.quantiles = density_quantiles(torch.cat(densities).double().numpy())
+        predictions = fitted.predictions(self.x)
+        fitted.training_labels = predictions.labels
+        fitted.quantiles = density_quantiles(predictions.log_density)
+        fitted.training_predictions = predictions
         return fitted
 
     def _assignment(self, network: EnergyClassifier) -> Assignment:
-        rule = self.method.labels_by(self.settings)
-        if rule != "k-means":
+        rule = self.plan.config.head.labels
+        if not needs_features(rule):
             return Assignment(rule)
         with torch.inference_mode():
-            features = of_all_rows(network.features, self.inputs.views)
-        return Assignment.by_k_means(features, len(self.prior), unit_length=self.method.unit_length, seed=self.seed)
+            features = of_all_rows(network.features, self.views)
+        return Assignment.by_k_means(
+            features, self.plan.n_clusters, unit_length=self.plan.unit_length, seed=self.plan.seed
+        )
 
 
 def prepare(
+    plan: Plan,
     x: NDArray[Any],
-    method: Method,
-    settings: Settings,
     *,
-    n_clusters: int,
-    prior: NDArray[Any] | None = None,
-    seed: int = 0,
-    device: str = "auto",
+    execution: Execution | None = None,
     encoder: nn.Module | None = None,
     rules: Rules | None = None,
-) -> Prepared:
+) -> Setup:
     """Look at the data and build everything that does not change during training."""
-    where = resolve_device(device)
-    method = method.starting_from_clusters(settings.spectral_start)
-    check_rows(x, n_clusters)
-    check_rules(method, rules, len(x), n_clusters)
+    execution = execution or Execution()
+    where = resolve_device(execution.device)
+    check_rows(x, plan.n_clusters)
     if rules is not None:
-        prior = rules.prior() if prior is None else prior
-        settings = settings.replace(batch_size=rules.whole(settings.batch_size))
-    class_prior = check_prior(prior, n_clusters)
-    asked, settings = settings, resolve(settings, len(x) if rules is None else rules.examples.size, x.shape[1])
-    check_batch(method, settings)
+        rules.check(len(x), plan.n_clusters)
+    c, seed, prior = plan.config, plan.seed, np.array(plan.prior)
 
     # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
     setup = torch.Generator().manual_seed(seed)
-    together = None if rules is None else rules.examples
-    inputs = look_at(x, method, settings, n_clusters, seed, setup, where, together)
-    reading = None
-    if rules is not None and "reading" in method.terms:
-        reading = reading_of_rules(inputs.nearest, rules, len(x), seed, where)
-    elif inputs.graph is not None and "reading" in method.terms:
-        reading = reading_of_clusters(inputs.graph, class_prior, seed, where)
-    references = None
-    if method.generative == "contrastive-energy":
-        references = inputs.rows(torch.randperm(len(x), generator=setup)[: settings.references])
-    network = build_model(
-        method, settings, x.shape[1], n_clusters, inputs.bandwidth, setup, references, copy.deepcopy(encoder)
+    data = c.data.prepare(x, setup)
+    augmentation = c.views if isinstance(c.views, Augmentation) else Augmentation()
+    alike = SimilarityContext(data.all_rows, data.pixels, data.image_shape, augmentation, where)
+
+    @cache
+    def graph() -> NeighbourGraph:
+        return c.similarity.graph(alike, setup)
+
+    examples = None if rules is None else rules.examples
+    views = c.views.prepare(
+        ViewsContext(
+            data.all_rows,
+            data.pixels,
+            data.image_shape,
+            data.bandwidth,
+            plan.n_clusters,
+            plan.models_density,
+            seed,
+            setup,
+            where,
+            graph,
+            examples,
+        )
     )
-    if isinstance(network.projector, nn.Sequential):
-        some = inputs.rows(torch.randperm(len(x), generator=setup)[:_STANDARD_ROWS])
-        networks.standardise(network.projector, network.features(some))
+    nearest = c.similarity.nearest(alike) if rules is not None else _no_neighbours
+    training_data = TrainingData(len(x), prior, seed, where, graph, nearest, rules)
+    objectives = {name: objective.bind(training_data) for name, objective in c.objectives.items()}
+
+    references = torch.empty(0, x.shape[1])
+    if c.density is not None and c.density.n_references:
+        references = data.rows(torch.randperm(len(x), generator=setup)[: c.density.n_references])
+    network = build_network(plan, x.shape[1], data.bandwidth, setup, references, copy.deepcopy(encoder))
+    if c.encoder.standardised and isinstance(network.projector, nn.Sequential):
+        some = data.rows(torch.randperm(len(x), generator=setup)[:_STANDARD_ROWS])
+        standardise(network.projector, network.features(some))
     some = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:_KEPT_REFERENCE]
-    reference = inputs.rows(some)
+    reference = data.rows(some)
     network = network.to(where)
-    network.compute_in(precision(settings, where))
-    negatives, chains = _negatives(method, settings, inputs, reference, len(x), setup, where)
-    log_prior = torch.from_numpy(np.log(class_prior)).float().to(where)
-    step = TrainStep(
-        settings, method, inputs.views, negatives, log_prior, _weights(method, settings), rules, reading
-    )
-    sizes = Sizes(settings.batch_size, network.centers.shape[0], log_prior, rules)
-    return Prepared(
-        x,
-        asked,
-        settings,
-        method,
-        seed,
-        class_prior,
-        inputs,
-        reference,
-        network,
-        negatives,
-        chains,
-        step,
-        known_optima(method, settings, sizes),
-    )
+    network.compute_in(precision(execution, where))
+    source = _source(plan, data, reference, setup, where)
+    log_prior = torch.from_numpy(np.log(prior)).float().to(where)
+    step = TrainStep(plan, execution, objectives, views, source, log_prior, weights_of(plan))
+    sizes = Sizes(c.optimiser.batch_size, network.centers.shape[0], log_prior)
+    optima = known_optima(plan, objectives, sizes)
+    return Setup(plan, execution, x, data, views, reference, network, source, step, optima, rules)
 
 
-def _weights(method: Method, settings: Settings) -> dict[str, float | Tensor]:
-    return {name: weight_of(name, settings) for name in (*method.terms, "energy_l2")}
+def weights_of(plan: Plan) -> dict[str, float | Tensor]:
+    """The weight of every loss by its name."""
+    weights: dict[str, float | Tensor] = {name: o.weight for name, o in plan.config.objectives.items()}
+    return weights | (dict(plan.config.density.weights) if plan.config.density is not None else {})
 
 
-def known_optima(method: Method, settings: Settings, sizes: Sizes) -> dict[str, float]:
-    """The smallest value each of the method's terms can have, and the largest of the mutual information."""
-    known = {name: TERMS[name].optimum(settings, sizes) for name in method.terms if name in TERMS}
-    if method.labels == "posterior":
-        known["mutual_information"] = objectives.prior_optimum(sizes.log_prior)
+def known_optima(plan: Plan, objectives: Mapping[str, Objective], sizes: Sizes) -> dict[str, float]:
+    """The smallest value each of the losses can have, and the largest of the mutual information."""
+    known = {name: objectives[name].optimum(sizes) for name in plan.terms if name in objectives}
+    if plan.trains_posterior:
+        known["mutual_information"] = prior_optimum(sizes.log_prior)
     return {name: value for name, value in known.items() if value is not None}
 
 
@@ -292,46 +281,32 @@ def fingerprint(x: NDArray[Any]) -> str:
     return digest.hexdigest()[:16]
 
 
-def resolve(settings: Settings, n_rows: int, n_features: int) -> Settings:
-    """What "auto" means for so many features, how large batches can be, and how many iterations the epochs are."""
-    settings = settings.replace(batch_size=min(settings.batch_size, n_rows))
-    if settings.sampler == "auto":
-        few = n_features <= MAX_IMPORTANCE_FEATURES
-        settings = settings.replace(sampler="importance" if few else "mala")
-    if settings.epochs:
-        iterations = settings.epochs * batches_per_epoch(n_rows, settings.batch_size)
-        settings = settings.replace(iterations=iterations)
-    return settings
-
-
-def _negatives(
-    method: Method,
-    settings: Settings,
-    inputs: Inputs,
+def _source(
+    plan: Plan,
+    data: PreparedData,
     reference: Float[Tensor, "r d"],
-    n_rows: int,
     generator: torch.Generator,
     device: torch.device,
-) -> tuple[Negatives | None, Float[Tensor, "b d"] | None]:
-    """Where the second expectation of an energy's gradient is taken, and the chains it starts with."""
-    box = inputs.box
-    if not method.models_density or method.generative == "flow":
-        return None, None
-    if settings.sampler == "importance":
-        centers = inputs.rows(torch.randperm(n_rows, generator=generator)[:_MAX_CENTERS])
-        widths = (inputs.bandwidth, 3 * inputs.bandwidth)
-        bank = ProposalBank.build(Proposals(centers, widths, box), settings.bank, generator)
-        moved = ProposalBank(bank.points.to(device), bank.log_q.to(device))
-        proposals = Proposals(centers.to(device), widths, box.to(device))
-        return WeightedProposals(proposals, moved, settings.negatives), None
-    if settings.buffer_dtype == "uint8" and not settings.image_shape:
-        raise UsageError("buffer_dtype 'uint8' is for the pixels of images: it would cut other chains off at ±1")
-    if settings.buffer_start == "data":
-        rows = torch.randint(n_rows, (settings.buffer,), generator=generator)
-        noise = torch.randn(settings.buffer, len(box.low), generator=generator)
-        chains = box.reflect(inputs.rows(rows) + inputs.sigma * noise)
-    else:
-        chains = sampling.start(settings.buffer_start, reference, box)(settings.buffer, generator)
-    placed = box.to(device)
-    start = sampling.start(settings.buffer_start, reference.to(device), placed)
-    return Chains(settings, placed, start), chains.to(device)
+) -> Source | None:
+    """Where the second expectation of an energy's gradient is taken."""
+    c = plan.config
+    if c.sampler is None or GENERATIVE not in plan.terms:
+        return None
+    sigma = c.views.sigma(data.bandwidth)
+    return c.sampler.prepare(
+        SamplerContext(
+            data.n_rows,
+            data.rows,
+            reference,
+            data.box,
+            data.bandwidth,
+            sigma,
+            bool(data.image_shape),
+            generator,
+            device,
+        )
+    )
+
+
+def _no_neighbours(rows: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    raise AssertionError(f"neighbours of {len(rows)} rows ({k} each) are looked for only where there are rules")

@@ -65,8 +65,8 @@ class HealthMonitor:
         if rollbacks > self.max_rollbacks:
             raise DivergenceError(
                 f"training diverged at iteration {at}: {complaint}; {self.max_rollbacks} returns to an earlier "
-                f"state with a smaller learning rate did not help. Try a smaller learning_rate, energy_l2=0.01, "
-                f"or the default method."
+                f"state with a smaller learning rate did not help. Try a smaller optimiser.learning_rate, "
+                f"density.l2=0.01, or the default method."
             )
         snapshot = self.snapshots.pop() if len(self.snapshots) > 1 else self.snapshots[0]
         assert isinstance(state.generator, torch.Generator)

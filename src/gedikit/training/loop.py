@@ -1,39 +1,14 @@
-"""The loop: step, look, remember, report."""
+"""The loop: step, measure, remember, report."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from gedikit.errors import Interrupted
+from gedikit.training.callbacks import Callback, FitView
 from gedikit.training.health import HealthMonitor
-from gedikit.training.state import TrainState
 from gedikit.training.step import TrainStep
 
 _MAX_ROWS = 1024
-
-
-class Observer:
-    """What may be told about a running fit; the default listens to nothing."""
-
-    def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:
-        """Training begins or goes on at `state.iteration`."""
-
-    def measured(self, state: TrainState, row: dict[str, float]) -> None:
-        """A row of measurements."""
-
-    def event(self, text: str) -> None:
-        """Something a person should know."""
-
-    def healthy(self, state: TrainState) -> bool:  # noqa: ARG002
-        """A good moment to write a checkpoint; True if one was written."""
-        return False
-
-    def should_stop(self) -> bool:
-        """True when training was asked to stop."""
-        return False
-
-    def stopped(self, state: TrainState) -> str:
-        """Training ends before its last iteration; returns what to tell."""
-        return f"stopped at iteration {state.iteration}"
 
 
 @dataclass
@@ -53,31 +28,37 @@ class History:
             self.stride *= 2
 
 
-def train(
-    state: TrainState,
-    step: TrainStep,
-    monitor: HealthMonitor,
-    observer: Observer,
-    history: History,
-    optima: dict[str, float],
-) -> None:
-    """Advance `state` to the last iteration; raises DivergenceError if it cannot be kept sane."""
-    s = step.settings
-    observer.started(state, s.iterations, optima)
+def train(fit: FitView, step: TrainStep, monitor: HealthMonitor, callback: Callback, history: History) -> None:
+    """Advance to the last iteration, or to where a callback stops; raises DivergenceError if it runs away."""
+    state = fit.state
+    callback.on_start(fit)
     monitor.remember(state)
-    while state.iteration < s.iterations:
-        last = state.iteration + 1 == s.iterations
-        measured = step(state, measure=last or (state.iteration + 1) % s.log_every == 0)
-        for values in measured:
+    while state.iteration < fit.iterations:
+        for values in step(state, measure=is_measured(fit, step)):
             complaint = monitor.complaint(values)
             if complaint:
-                observer.event(monitor.roll_back(state, complaint))
+                callback.on_event(monitor.roll_back(state, complaint))
                 continue
             row = {"iteration": state.iteration, **values}
             history.add(row)
-            observer.measured(state, row)
+            callback.on_metrics(fit, row)
             monitor.remember(state)
-            if observer.healthy(state):
+            if callback.on_checkpoint(fit):
                 monitor.remember(state, only=True)
-            if observer.should_stop():  # only at a state that was found healthy
-                raise Interrupted(observer.stopped(state))
+            if fit.interrupted:  # only at a state that was found healthy
+                raise Interrupted(callback.on_interrupt(fit))
+            if fit.stopped:
+                event = f"iteration {state.iteration}: {fit.stopped}"
+                state.events = [*state.events, event]
+                callback.on_event(event)
+                callback.on_end(fit)
+                return
+        callback.on_step(fit)
+    callback.on_end(fit)
+
+
+def is_measured(fit: FitView, step: TrainStep) -> bool:
+    """Whether the next iteration is measured: at regular intervals, at the end, and where it is asked to stop."""
+    following = fit.iteration + 1
+    asked = fit.stopped is not None or fit.interrupted
+    return asked or following == fit.iterations or following % step.execution.log_every == 0

@@ -13,32 +13,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gedikit import sampling
-from gedikit.data.views import StackedViews
+from gedikit.components import Tree
+from gedikit.config import Execution
 from gedikit.errors import DivergenceError, Interrupted, UsageError
 from gedikit.fitted import FittedModel
-from gedikit.methods import Method
-from gedikit.sampling import Box, ReplayBuffer
-from gedikit.settings import Settings
+from gedikit.planning import Plan
+from gedikit.training.callbacks import Callback, Callbacks, FitView
 from gedikit.training.devices import threads
-from gedikit.training.fit import DTYPES, Prepared, fingerprint, prepare
+from gedikit.training.fit import Setup, fingerprint, prepare
 from gedikit.training.health import HealthMonitor, Snapshot
-from gedikit.training.loop import History, Observer, train
-from gedikit.training.negatives import Chains, Source, StackedProposals, WeightedProposals
+from gedikit.training.loop import History, is_measured, train
 from gedikit.training.state import TrainState, stack
 from gedikit.training.step import TrainStep
+from gedikit.views.stacked import StackedViews
 
-WEIGHTS = ("generative", "invariance", "prior", "discriminative", "energy_l2")
+_WEIGHTS = ("weight", "l2")  # settings by which members may differ
 
 
 @dataclass(frozen=True)
 class Task:
-    """One member: its data, its settings (members may differ in the weights of the terms) and its seed."""
+    """One member: its data and its plan (members may differ in seeds and in the weights of the losses)."""
 
     x: NDArray[Any]
-    settings: Settings
-    seed: int
-    n_clusters: int
+    plan: Plan
 
 
 @dataclass
@@ -51,77 +48,91 @@ class Outcome:
 
 
 def fit_many(
-    tasks: Sequence[Task], method: Method, *, device: str = "auto", observer: Observer | None = None
+    tasks: Sequence[Task], *, execution: Execution | None = None, callbacks: Sequence[Callback] = ()
 ) -> list[Outcome]:
     """Fit all tasks at once; a member that diverges ends without disturbing the others."""
-    check_alike(tasks, method)
-    ready = _prepared(tasks, method, device)
-    members = _Members(ready, observer or Observer())
-    with threads(ready[0].settings.threads if ready[0].device.type == "cpu" else 0):
+    check_alike(tasks)
+    ready = _prepared(tasks, execution or Execution())
+    members = _Members(ready, Callbacks(callbacks))
+    with threads(ready[0].execution.threads if ready[0].device.type == "cpu" else 0):
         members.train()
     return [members.outcome(i) for i in range(len(tasks))]
 
 
-def check_alike(tasks: Sequence[Task], method: Method) -> None:
+def check_alike(tasks: Sequence[Task]) -> None:
     """Refuse what cannot be stacked, naming what differs."""
     if not tasks:
         raise UsageError("fit_many needs at least one task")
-    if method.generative == "flow":
-        raise UsageError(f"{method.name!r} has a flow, whose weights cannot be stacked: fit its models one by one")
     first = tasks[0]
-    if method.starting_from_clusters(first.settings.spectral_start) is not method:
+    density = first.plan.config.density
+    if density is not None and not density.stackable:
         raise UsageError(
-            "spectral_start gives every model targets of its own: fit models one by one, or set it to 0"
+            f"the weights of the density {density.name!r} cannot be stacked: fit {first.plan.method!r} one by one"
         )
-    alike = {name: getattr(first.settings, name) for name in WEIGHTS}
+    if any(objective.join(()) is not None for objective in first.plan.config.objectives.values()):
+        raise UsageError(
+            "pseudo-labels give every model targets of its own: fit models one by one, or set "
+            "objectives.pseudo-labels.share to 0"
+        )
+    ours = _without_weights(first.plan)
     for task in tasks[1:]:
-        if task.x.shape != first.x.shape or task.n_clusters != first.n_clusters:
+        if task.x.shape != first.x.shape or task.plan.n_clusters != first.plan.n_clusters:
             raise UsageError(
                 f"members of a stack need data of one shape and one number of clusters: {first.x.shape} with "
-                f"{first.n_clusters} and {task.x.shape} with {task.n_clusters} differ"
+                f"{first.plan.n_clusters} and {task.x.shape} with {task.plan.n_clusters} differ"
             )
-        if task.settings.replace(**alike) != first.settings:
-            theirs, ours = task.settings.as_dict(), first.settings.as_dict()
-            name = next(n for n in theirs if n not in WEIGHTS and theirs[n] != ours[n])
-            raise UsageError(f"members of a stack may differ in {', '.join(WEIGHTS)}, not in {name}")
+        theirs = _without_weights(task.plan)
+        different = [name for name in ours if theirs.get(name) != ours[name]]
+        if different:
+            raise UsageError(f"members of a stack may differ in the weights of losses, not in {different[0]}")
 
 
-def _prepared(tasks: Sequence[Task], method: Method, device: str) -> list[Prepared]:
+def _without_weights(plan: Plan) -> Tree:
+    flat: Tree = {"method": plan.method, "stages": plan.stages}
+    for section, values in plan.config.tree().items():
+        for name, value in values.items():
+            inner = value.items() if isinstance(value, dict) else [("", value)]
+            for key, leaf in inner:
+                if (key or name) not in _WEIGHTS:
+                    flat[".".join(filter(None, (section, name, key)))] = leaf
+    return flat
+
+
+def _prepared(tasks: Sequence[Task], execution: Execution) -> list[Setup]:
     """Members that differ in nothing but their weights are prepared once."""
-    known: dict[tuple[str, int], Prepared] = {}
+    known: dict[tuple[str, int], Setup] = {}
     ready = []
     for t in tasks:
-        key = (fingerprint(t.x), t.seed)
+        key = (fingerprint(t.x), t.plan.seed)
         if key not in known:
-            known[key] = prepare(t.x, method, t.settings, n_clusters=t.n_clusters, seed=t.seed, device=device)
-        ready.append(known[key].weighted(t.settings))
+            known[key] = prepare(t.plan, t.x, execution=execution)
+        ready.append(known[key].weighted(t.plan))
     return ready
 
 
 class _Members:
     """The stack while it is trained, and the members that left it."""
 
-    def __init__(self, ready: Sequence[Prepared], observer: Observer):
-        self.ready, self.observer = ready, observer
-        settings = ready[0].settings
+    def __init__(self, ready: Sequence[Setup], callback: Callback):
+        self.ready, self.callback = ready, callback
+        rollbacks = ready[0].plan.config.optimiser.max_rollbacks
         self.inside = list(range(len(ready)))  # which member is where in the stack
         self.step = _stacked_step(ready)
-        self.state = _stacked_state(ready)
-        self.step.start(self.state)
-        self.monitors = [HealthMonitor(r.x.shape[1], settings.max_rollbacks) for r in ready]
-        self.past = HealthMonitor(ready[0].x.shape[1], settings.max_rollbacks)  # snapshots of the whole stack
+        self.state = _stacked_state(ready, self.step)
+        self.monitors = [HealthMonitor(r.x.shape[1], rollbacks) for r in ready]
+        self.past = HealthMonitor(ready[0].x.shape[1], rollbacks)  # snapshots of the whole stack
         self.histories = [History() for _ in ready]
         self.alone: dict[int, TrainState] = {}
         self.failures: dict[int, str] = {}
 
     def train(self) -> None:
         """As `loop.train`, with every member watched on its own."""
-        s = self.step.settings
-        self.observer.started(self.state, s.iterations, self.ready[0].optima)
+        fit = FitView(self.ready[0].plan, self.state, self.ready[0].optima)
+        self.callback.on_start(fit)
         self.past.remember(self.state)
-        while self.inside and self.state.iteration < s.iterations:
-            last = self.state.iteration + 1 == s.iterations
-            rows = self.step(self.state, measure=last or (self.state.iteration + 1) % s.log_every == 0)
+        while self.inside and self.state.iteration < fit.iterations:
+            rows = self.step(self.state, measure=is_measured(fit, self.step))
+            self.callback.on_step(fit)
             if not rows:
                 continue
             complaints = {
@@ -133,12 +144,16 @@ class _Members:
                     self.histories[i].add({"iteration": self.state.iteration, **values})
             if len(healthy) < len(rows):
                 self._part({i: text for i, text in complaints.items() if text})
+                fit.state = self.state
             if healthy:
                 middle = {name: float(np.median([v[name] for v in healthy])) for name in healthy[0]}
-                self.observer.measured(self.state, {"iteration": self.state.iteration, **middle})
+                self.callback.on_metrics(fit, {"iteration": self.state.iteration, **middle})
                 self.past.remember(self.state)
-            if self.observer.should_stop():
-                raise Interrupted(self.observer.stopped(self.state))
+            if fit.interrupted:
+                raise Interrupted(self.callback.on_interrupt(fit))
+            if fit.stopped:
+                break
+        self.callback.on_end(fit)
 
     def _part(self, complaints: dict[int, str]) -> None:
         """Members in trouble leave; the others go on as a smaller stack."""
@@ -152,7 +167,8 @@ class _Members:
         self.past.snapshots = [Snapshot(_part_of(s.tensors, places), s.meta) for s in self.past.snapshots]
         meta = self.state.meta()
         staying = [self.ready[i] for i in self.inside]
-        self.step, self.state = _stacked_step(staying), _stacked_state(staying)
+        self.step = _stacked_step(staying)
+        self.state = _stacked_state(staying, self.step)
         self.state.restore(kept, meta)
 
     def _go_alone(self, i: int, complaint: str) -> None:
@@ -163,11 +179,12 @@ class _Members:
         state.restore(_member(self.state.tensors(), place), self.state.meta())
         try:
             event = monitor.roll_back(state, complaint)
-            self.observer.event(f"member {i}: {event}")
-            train(state, ready.step, monitor, Observer(), self.histories[i], ready.optima)
+            self.callback.on_event(f"member {i}: {event}")
+            view = FitView(ready.plan, state, ready.optima)
+            train(view, ready.step, monitor, Callback(), self.histories[i])
             self.alone[i] = state
         except DivergenceError as error:
-            self.observer.event(f"member {i}: {error}")
+            self.callback.on_event(f"member {i}: {error}")
             self.failures[i] = str(error)
 
     def outcome(self, i: int) -> Outcome:
@@ -180,44 +197,30 @@ class _Members:
         return Outcome(self.ready[i].finish(state), None, self.histories[i])
 
 
-def _stacked_step(ready: Sequence[Prepared]) -> TrainStep:
+def _stacked_step(ready: Sequence[Setup]) -> TrainStep:
     first = ready[0].step
-    names = first.weights
     weights: dict[str, float | Tensor] = {
-        name: torch.tensor([r.step.weights[name] for r in ready], device=ready[0].device) for name in names
+        name: torch.tensor([r.step.weights[name] for r in ready], device=ready[0].device) for name in first.weights
     }
+    sampler, sources = ready[0].plan.config.sampler, [r.source for r in ready if r.source is not None]
     return replace(
         first,
         views=StackedViews([r.step.views for r in ready]),
-        negatives=_stacked_negatives(ready),
+        source=sampler.stack(sources) if sampler is not None and sources else None,
         log_prior=torch.stack([r.step.log_prior for r in ready]),
         weights=weights,
     )
 
 
-def _stacked_negatives(ready: Sequence[Prepared]) -> Source | None:
-    kinds = [r.negatives for r in ready]
-    if kinds[0] is None:
-        return None
-    proposals = [k for k in kinds if isinstance(k, WeightedProposals)]
-    if proposals:
-        return StackedProposals(proposals)
-    box, kind = Box.stacked([r.box for r in ready]), ready[0].settings.buffer_start
-    start = sampling.start(kind, torch.stack([r.reference.to(r.device) for r in ready]), box)
-    return Chains(ready[0].settings, box, start)
-
-
-def _stacked_state(ready: Sequence[Prepared]) -> TrainState:
-    settings = ready[0].settings
-    chains = [r.chains for r in ready if r.chains is not None]
-    steps = torch.tensor([settings.step_size * r.bandwidth for r in ready], device=ready[0].device)
-    return TrainState.new(
+def _stacked_state(ready: Sequence[Setup], step: TrainStep) -> TrainState:
+    state = TrainState.new(
         stack([r.network for r in ready]),
-        ReplayBuffer(torch.stack(chains), DTYPES[settings.buffer_dtype]) if chains else None,
-        steps[:, None, None],
-        [torch.Generator(r.device).manual_seed(r.seed) for r in ready],
-        settings,
+        [torch.Generator(r.device).manual_seed(r.plan.seed) for r in ready],
+        ready[0].plan.config.optimiser,
+        ready[0].execution,
     )
+    step.start(state)
+    return state
 
 
 def _part_of(tensors: dict[str, Tensor], places: list[int]) -> dict[str, Tensor]:
@@ -228,5 +231,4 @@ def _part_of(tensors: dict[str, Tensor], places: list[int]) -> dict[str, Tensor]
 def _member(tensors: dict[str, Tensor], place: int) -> dict[str, Tensor]:
     """A copy of one member's part, as its own state has it."""
     part = _part_of(tensors, [place])
-    single = {name: t if name == "optimiser.step" else t[0].clone() for name, t in part.items()}
-    return {**single, "chain_step": single["chain_step"].reshape(())}
+    return {name: t if name == "optimiser.step" else t[0].clone() for name, t in part.items()}

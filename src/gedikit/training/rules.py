@@ -8,6 +8,7 @@ from jaxtyping import Int64
 from numpy.typing import ArrayLike, NDArray
 
 from gedikit.errors import DataError, UsageError
+from gedikit.planning import ExamplesProfile
 from gedikit.symbolic import Constraint
 
 
@@ -47,9 +48,9 @@ class Rules:
         )
         return [value if isinstance(value, bool | int | float | str) else str(value) for value in plain]
 
-    def whole(self, batch_size: int) -> int:
-        """Rows of as many whole examples as fit, and of one at least."""
-        return max(1, batch_size // self.n_variables) * self.n_variables
+    def profile(self) -> ExamplesProfile:
+        """What a plan takes from the examples."""
+        return ExamplesProfile(self.examples.size, self.n_variables, tuple(self.prior().tolist()))
 
     def prior(self) -> NDArray[np.float64]:
         """How often each value occurs in examples; a value that never does keeps a trace, as its logarithm must."""

@@ -1,7 +1,7 @@
 """Everything that changes during training, in one place that can be written down and read back."""
 
 import copy
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,17 +10,19 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor, nn
 
+from gedikit.config import Execution, Optimiser
 from gedikit.errors import UsageError
 from gedikit.model import EnergyClassifier
 from gedikit.randomness import Randomness
-from gedikit.sampling import ReplayBuffer
-from gedikit.settings import Settings
 from gedikit.training.capture import CapturedGraph
+
+Memory = Mapping[str, Tensor]
+_MEMORY = "memory/"
 
 
 @dataclass
 class TrainState:
-    """Weights, averaged weights, optimiser, chains, step sizes, memories of the terms, randomness and position.
+    """Weights, averaged weights, optimiser, memories of the components, randomness and position.
 
     All weights lie in one flat tensor that the network's parameters are views of: optimiser, average and
     gradient norm are then one operation each, however many layers there are. Models that are trained side by
@@ -34,11 +36,9 @@ class TrainState:
     average: EnergyClassifier
     average_weights: Tensor
     optimiser: torch.optim.Adam
-    buffer: ReplayBuffer | None
-    chain_step: Tensor
     average_keep: Tensor
     generator: Randomness
-    memory: dict[str, Tensor] = field(default_factory=dict)  # what terms carry from batch to batch
+    memory: dict[str, Memory] = field(default_factory=dict)  # what components carry from batch to batch
     iteration: int = 0
     rate_scale: float = 1.0
     rollbacks: int = 0
@@ -49,15 +49,14 @@ class TrainState:
     def new(
         cls,
         network: EnergyClassifier,
-        buffer: ReplayBuffer | None,
-        chain_step: Tensor,
         generator: Randomness,
-        settings: Settings,
+        optimiser: Optimiser,
+        execution: Execution,
     ) -> "TrainState":
         members = () if isinstance(generator, torch.Generator) else (len(generator),)
         average = copy.deepcopy(network).requires_grad_(False)
         weights = nn.Parameter(flatten(network, members))
-        compiles = accelerates(settings, weights.device) and getattr(network.encoder, "compiles", False)
+        compiles = accelerates(execution, weights.device) and getattr(network.encoder, "compiles", False)
         return cls(
             network,
             torch.compile(network.embed, dynamic=False) if compiles else network.embed,
@@ -65,9 +64,7 @@ class TrainState:
             weights,
             average,
             flatten(average, members),
-            _adam(weights, settings),
-            buffer,
-            chain_step,
+            _adam(weights, optimiser),
             torch.zeros((), device=weights.device),
             generator,
         )
@@ -89,13 +86,11 @@ class TrainState:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """What is replaced in here is copied into what was there before: a captured graph knows nothing else."""
-        memory, chain_step = dict(self.memory), self.chain_step
+        before = {owner: dict(kept) for owner, kept in self.memory.items()}
         yield
-        for name, old in memory.items():
-            if self.memory[name] is not old:
-                self.memory[name] = old.copy_(self.memory[name])
-        if self.chain_step is not chain_step:
-            self.chain_step = chain_step.copy_(self.chain_step)
+        for owner, old in before.items():
+            new = self.memory[owner]
+            self.memory[owner] = {name: t if new[name] is t else t.copy_(new[name]) for name, t in old.items()}
 
     @torch.no_grad()
     def exchange_clusters(self, order: Int64[Tensor, " c"]) -> None:
@@ -112,10 +107,10 @@ class TrainState:
         """Every tensor by name; the live ones, not copies."""
         named = {"weights": self.weights.detach(), "average_weights": self.average_weights}
         named |= {f"optimiser.{k}": v for k, v in self.optimiser.state[self.weights].items()}
-        named |= {"chain_step": self.chain_step, "generator": _generator_state(self.generator)}
-        named |= {f"memory.{k}": v for k, v in self.memory.items()}
-        if self.buffer is not None:
-            named["buffer"] = self.buffer.positions
+        named["generator"] = _generator_state(self.generator)
+        named |= {
+            f"{_MEMORY}{owner}/{name}": v for owner, kept in self.memory.items() for name, v in kept.items()
+        }
         return named
 
     def meta(self) -> dict[str, Any]:
@@ -133,13 +128,9 @@ class TrainState:
             self.average_weights.copy_(tensors["average_weights"])
             for name, moment in self.optimiser.state[self.weights].items():
                 moment.copy_(tensors[f"optimiser.{name}"])
-            if self.buffer is not None:
-                self.buffer.positions.copy_(tensors["buffer"])
-            prefix = "memory."
-            kept = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            with self.in_place():
-                self.chain_step = tensors["chain_step"].to(self.weights.device)
-                self.memory |= {name: v.to(self.weights.device) for name, v in kept.items()}
+            for owner, kept in self.memory.items():
+                for name, tensor in kept.items():
+                    tensor.copy_(tensors[f"{_MEMORY}{owner}/{name}"])
         one = isinstance(self.generator, torch.Generator)
         generators = [self.generator] if isinstance(self.generator, torch.Generator) else self.generator
         states = tensors["generator"].cpu()
@@ -154,16 +145,16 @@ class TrainState:
         self.events = list(meta["events"])
 
 
-def accelerates(settings: Settings, device: torch.device) -> bool:
+def accelerates(execution: Execution, device: torch.device) -> bool:
     """Whether iterations are compiled and captured: on a GPU, unless that was switched off."""
-    return device.type == "cuda" and settings.acceleration == "auto"
+    return device.type == "cuda" and execution.compile
 
 
-def _adam(weights: nn.Parameter, settings: Settings) -> torch.optim.Adam:
+def _adam(weights: nn.Parameter, optimiser: Optimiser) -> torch.optim.Adam:
     """With its moments there from the start, and a rate that a captured graph can read."""
     on_gpu = weights.is_cuda
-    rate = torch.tensor(settings.learning_rate, device=weights.device) if on_gpu else settings.learning_rate
-    adam = torch.optim.Adam([weights], lr=rate, fused=True, capturable=on_gpu, weight_decay=settings.weight_decay)
+    rate = torch.tensor(optimiser.learning_rate, device=weights.device) if on_gpu else optimiser.learning_rate
+    adam = torch.optim.Adam([weights], lr=rate, fused=True, capturable=on_gpu, weight_decay=optimiser.weight_decay)
     step = torch.zeros((), device=weights.device)
     adam.state[weights] = {
         "step": step,

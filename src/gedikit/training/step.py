@@ -1,57 +1,82 @@
-"""One training iteration: two views, model samples, one forward pass, named terms, one update."""
+"""One training iteration: two views, model samples, one forward pass, named losses, one update."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
-from gedikit import objectives
-from gedikit.data.views import Batch, Views
-from gedikit.methods import Method
-from gedikit.model import ClusterEnergy, EnergyClassifier
-from gedikit.settings import Settings
+from gedikit.config import Execution, Optimiser
+from gedikit.densities import effective_sample_size
+from gedikit.densities.base import GENERATIVE
+from gedikit.model import frozen
+from gedikit.objectives import Objective, mutual_information
+from gedikit.objectives.invariance import Invariance
+from gedikit.objectives.prior import Prior
+from gedikit.planning import Plan
+from gedikit.samplers import Samples, Source
 from gedikit.training.capture import CapturedGraph
-from gedikit.training.negatives import Samples, Source
-from gedikit.training.rules import Rules
+from gedikit.training.outputs import BatchOutputs
+from gedikit.training.rows import of_all_rows
 from gedikit.training.state import TrainState, accelerates
-from gedikit.training.terms import TERMS, Look
+from gedikit.views.base import Batch, Views
+
+SAMPLER = "sampler"  # whose memory it is
+# losses of Proposition 1 that are measured where they are not minimised: one that was left out shows the failure
+_WATCHED: Mapping[str, Objective] = {Invariance.name: Invariance(), Prior.name: Prior()}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Everything on the host by which one iteration may differ from the next: a captured graph holds one phase."""
+
+    terms: tuple[str, ...]
+    level: int
+    frozen_prototypes: bool
+    of_objectives: tuple[Hashable, ...]
+    measure: bool
 
 
 @dataclass(frozen=True)
 class TrainStep:
     """What stays fixed over a training run; calling it advances a TrainState by one iteration.
 
-    A state of several models is advanced in one go: their weights of the terms may differ, all else is shared.
+    A state of several models is advanced in one go: their weights of the losses may differ, all else is shared.
     """
 
-    settings: Settings
-    method: Method
+    plan: Plan
+    execution: Execution
+    objectives: Mapping[str, Objective]  # bound to the data
     views: Views
-    negatives: Source | None
+    source: Source | None
     log_prior: Float[Tensor, "*m c"]
-    weights: dict[str, float | Tensor]
-    rules: Rules | None = None
-    reading: Float[Tensor, "n c"] | None = None  # p(label | row) before the network has learned
-    _measured: dict["Phase", tuple[str, ...]] = field(default_factory=dict, repr=False)  # names of measurements
+    weights: Mapping[str, float | Tensor]
+    _measured: dict[Phase, tuple[str, ...]] = field(default_factory=dict, repr=False)  # names of measurements
+
+    @property
+    def optimiser(self) -> Optimiser:
+        return self.plan.config.optimiser
 
     def start(self, state: TrainState) -> None:
-        """Give the terms the memory they begin with."""
-        for name in self.method.terms:
-            if name in TERMS:
-                state.memory |= TERMS[name].start(state, self.settings, self.views)
+        """Give the components the memory they begin with."""
+        training = _Training(state, self.views)
+        for name in self.plan.terms:
+            if name in self.objectives:
+                state.memory[name] = self.objectives[name].start(training)
+        if self.source is not None:
+            state.memory[SAMPLER] = self.source.start()
 
     def __call__(self, state: TrainState, *, measure: bool = False) -> list[dict[str, float]]:
         """Advance; with `measure`, report the losses and the health signs of each model (this reads the device)."""
-        s = self.settings
+        o = self.optimiser
         phase = self.phase(state.iteration, measure=measure)
         self._refresh(phase.terms, state)
-        batch = self.views.batch(s.batch_size, state.iteration, phase.level, state.generator)
+        batch = self.views.batch(o.batch_size, state.iteration, phase.level, state.generator)
         done = state.iteration + 1
-        state.set_rates(learning_rate(s, state.iteration) * state.rate_scale, min(s.average, done / (done + 9)))
+        state.set_rates(learning_rate(o, state.iteration) * state.rate_scale, min(o.average, done / (done + 9)))
         values = self._run(state, phase, batch)
         state.iteration = done
         if values is None:
@@ -59,31 +84,35 @@ class TrainStep:
         columns = values.cpu().reshape(len(values), -1).T.tolist()
         return [dict(zip(self._measured[phase], column, strict=True)) for column in columns]
 
-    def phase(self, iteration: int, *, measure: bool = False) -> "Phase":
-        s = self.settings
-        progress = iteration / s.iterations
+    def phase(self, iteration: int, *, measure: bool = False) -> Phase:
+        o = self.optimiser
+        progress = iteration / o.iterations
+        terms = self.plan.terms_at(progress)
         return Phase(
-            self.method.terms_at(progress),
+            terms,
             self.views.level(progress),
-            frozen_prototypes=iteration < s.freeze_prototypes,
-            full_queue=0 < s.queue <= iteration * s.batch_size,
+            frozen_prototypes=iteration < self.plan.config.head.freeze,
+            of_objectives=tuple(
+                self.objectives[name].phase(iteration, o.batch_size) if name in self.objectives else None
+                for name in terms
+            ),
             measure=measure,
         )
 
-    def _run(self, state: TrainState, phase: "Phase", batch: Batch) -> Tensor | None:
+    def _run(self, state: TrainState, phase: Phase, batch: Batch) -> Tensor | None:
         """The iteration, from a captured graph where there is one."""
-        held = all(TERMS[name].captured for name in phase.terms if name in TERMS)
-        if not held or not accelerates(self.settings, state.weights.device):
+        held = all(self.objectives[name].capturable for name in phase.terms if name in self.objectives)
+        if not held or not accelerates(self.execution, state.weights.device):
             return self._advance(state, phase, batch)
         others = list(state.graphs.values())
         graph = state.graphs.setdefault(phase, CapturedGraph())
         return graph.run(lambda inputs: self._advance(state, phase, inputs), batch, state.generator, others)
 
-    def _advance(self, state: TrainState, phase: "Phase", batch: Batch) -> Tensor | None:
+    def _advance(self, state: TrainState, phase: Phase, batch: Batch) -> Tensor | None:
         """All that happens on the device; returns the measurements."""
         with state.in_place():
-            look = self._look(state, phase, batch)
-            losses = self._losses(phase.terms, look)
+            out = self._outputs(state, phase, batch)
+            losses = self._losses(state, phase.terms, out)
             total = sum((self.weights[name] * value).sum() for name, value in losses.items())
             assert isinstance(total, Tensor)
             gradient = self._gradient(total, state, phase)
@@ -91,21 +120,28 @@ class TrainStep:
             state.optimiser.step()
             # the average may have taught in this iteration: it moves last
             state.average_weights.lerp_(state.weights.detach(), 1 - state.average_keep)
-            return self._measurements(phase, losses, look, gradient) if phase.measure else None
+            return self._measurements(phase, losses, out, gradient) if phase.measure else None
 
-    def _look(self, state: TrainState, phase: "Phase", batch: Batch) -> Look:
-        wanted = max([TERMS[name].views(self.settings) for name in phase.terms if name in TERMS], default=0)
+    def _outputs(self, state: TrainState, phase: Phase, batch: Batch) -> BatchOutputs:
+        wanted = max([self.objectives[name].n_views for name in phase.terms if name in self.objectives], default=0)
         x, view = self.views(batch, phase.level, state.generator)
         others = [self.views(batch, phase.level, state.generator, i)[1] for i in range(1, wanted)]
         views = (view, *others)[:wanted]
-        negative = self.negatives.draw(state) if self.negatives and "generative" in phase.terms else None
-        outputs = Outputs(state.network, state.embed, x, views, negative)
-        rows, prior = batch[0], self.log_prior
-        return Look(self.settings, state, phase, rows, views, view, outputs, prior, self.rules, self.reading)
+        samples = self._samples(state) if GENERATIVE in phase.terms else None
+        phases = dict(zip(phase.terms, phase.of_objectives, strict=True))
+        return BatchOutputs(state, batch[0], x, view, views, samples, self.log_prior, phases)
 
-    def _gradient(self, total: Tensor, state: TrainState, phase: "Phase") -> Tensor:
+    def _samples(self, state: TrainState) -> Samples | None:
+        if self.source is None:
+            return None
+        with frozen(state.network), quick_products():
+            samples, kept = self.source.draw(state.log_density, state.memory[SAMPLER], state.generator)
+        state.memory[SAMPLER] = kept
+        return samples
+
+    def _gradient(self, total: Tensor, state: TrainState, phase: Phase) -> Tensor:
         parameters = list(state.network.parameters())
-        learning = [p for p in parameters if p.requires_grad]  # of an encoder that was brought, perhaps not all
+        learning = [p for p in parameters if p.requires_grad]  # of an encoder that a user gave, perhaps not all
         found = iter(torch.autograd.grad(total, learning, materialize_grads=True))
         gradients = [next(found) if p.requires_grad else torch.zeros_like(p) for p in parameters]
         if phase.frozen_prototypes:
@@ -116,168 +152,127 @@ class TrainStep:
         return torch.cat([g.reshape(*state.members, -1) for g in gradients], dim=-1)
 
     def _refresh(self, terms: tuple[str, ...], state: TrainState) -> None:
-        for term in [TERMS[name] for name in terms if name in TERMS]:
-            if term.refresh is not None and state.iteration % term.every(self.settings) == 0:
+        for name in terms:
+            if name not in self.objectives:
+                continue
+            every = self.objectives[name].refresh_every(self.optimiser.iterations)
+            if every and state.iteration % every == 0:
                 with torch.no_grad(), state.in_place():
-                    term.refresh(state, self.settings, self.views, self.rules)
+                    kept = self.objectives[name].refresh(_Training(state, self.views), state.memory[name])
+                    state.memory[name] = kept
 
-    def _losses(self, terms: tuple[str, ...], look: Look) -> dict[str, Tensor]:
-        losses = {name: TERMS[name].loss(look) for name in terms if name in TERMS}
-        if "generative" not in terms:
-            return losses
-        data, negative = look.out.data, look.out.negative
-        if negative is None:
-            losses["generative"] = objectives.likelihood_generative(data)
-            return losses
-        model = look.out.model
-        if negative.log_q is not None:
-            losses["generative"] = objectives.importance_generative(data, model, negative.log_q)
-        else:
-            losses["generative"] = objectives.generative(data, model, self.settings.largest_gap)
-        if self.settings.energy_l2:
-            losses["energy_l2"] = objectives.energy_l2(data, model)
+    def _losses(self, state: TrainState, terms: tuple[str, ...], out: BatchOutputs) -> dict[str, Tensor]:
+        losses = {}
+        for name in terms:
+            if name in self.objectives:
+                losses[name], kept = self.objectives[name](out, state.memory[name])
+                state.memory[name] = kept
+        if GENERATIVE in terms:
+            density = self.plan.config.density
+            assert density is not None
+            log_q = None if out.samples is None else out.samples.log_q
+            losses |= density.losses(out.data_log_density, out.sample_log_density, log_q)
         return losses
 
-    def _measurements(self, phase: "Phase", losses: dict[str, Tensor], look: Look, gradient: Tensor) -> Tensor:
-        out = look.out
+    def _measurements(
+        self, phase: Phase, losses: dict[str, Tensor], out: BatchOutputs, gradient: Tensor
+    ) -> Tensor:
         with torch.no_grad():
             values = {name: value.detach() for name, value in losses.items()}
-            if self.method.labels == "posterior":
-                values["mutual_information"] = objectives.mutual_information(out.log_p)
-                values |= self._watched(losses, out, look.view)
-            if self.method.models_density:
-                values["log_density"] = out.data.mean(-1)
-                values["largest_log_density"] = out.density.abs().amax(-1)
+            if self.plan.trains_posterior:
+                values["mutual_information"] = mutual_information(out.log_p)
+                for name, objective in _WATCHED.items():
+                    if name not in losses:
+                        values[f"watched_{name}"] = objective(out, {})[0]
+            if self.plan.models_density:
+                values["log_density"] = out.data_log_density.mean(-1)
+                values["largest_log_density"] = out.log_density.abs().amax(-1)
             values["gradient_norm"] = torch.linalg.vector_norm(gradient, dim=-1)
-            if out.negative is not None:
-                values |= _sampling_signs(out, out.negative)
+            if out.samples is not None:
+                values |= _sampling_signs(out, out.samples)
             self._measured[phase] = tuple(values)
             return torch.stack([v.to(torch.float64) for v in values.values()])
 
-    def _watched(self, losses: dict[str, Tensor], out: "Outputs", view: Tensor) -> dict[str, Tensor]:
-        """Invariance and prior where they are not minimised: the loss that was left out shows the failure."""
-        watched = {}
-        if "invariance" not in losses:
-            view_log_p = out.view_log_p if out.n_views else torch.log_softmax(out.network.logits(view), dim=-1)
-            watched["watched_invariance"] = objectives.invariance.formula(out.log_p, view_log_p)
-        if "prior" not in losses:
-            watched["watched_prior"] = objectives.prior.formula(out.log_p, self.log_prior)
-        return watched
-
 
 @dataclass(frozen=True)
-class Phase:
-    """Everything on the host by which one iteration may differ from the next: a captured graph holds one phase."""
+class _Training:
+    """What objectives may ask of the trainer between iterations."""
 
-    terms: tuple[str, ...]
-    level: int
-    frozen_prototypes: bool
-    full_queue: bool
-    measure: bool
-
-
-class Outputs:
-    """What one forward pass of [x, x′, …, x⁻] says; each reading is computed when it is asked for."""
-
-    def __init__(
-        self,
-        network: EnergyClassifier,
-        embed: Callable[[Tensor], Tensor],
-        x: Tensor,
-        views: tuple[Tensor, ...],
-        negative: Samples | None,
-    ):
-        self.network, self.negative = network, negative
-        self.size, self.n_views = x.shape[-2], len(views)
-        parts = [x, *views] if negative is None else [x, *views, negative.points]
-        self.points = torch.cat(parts, dim=-2)
-        if network.batch_normalised:  # the statistics are of one view at a time
-            self.embeddings = torch.cat([embed(part) for part in parts], dim=-2)
-        else:
-            self.embeddings = embed(self.points)
-
-    def _part(self, of: Tensor, number: int) -> Tensor:
-        return of[..., number * self.size : (number + 1) * self.size, :]
+    state: TrainState
+    views: Views
 
     @property
-    def z(self) -> Float[Tensor, "*m b l"]:
-        return self._part(self.embeddings, 0)
+    def iteration(self) -> int:
+        return self.state.iteration
 
     @property
-    def view_z(self) -> Float[Tensor, "*m b l"]:
-        return self._part(self.embeddings, 1)
+    def members(self) -> tuple[int, ...]:
+        return self.state.members
 
     @property
-    def all_view_z(self) -> list[Float[Tensor, "*m b l"]]:
-        return [self._part(self.embeddings, i + 1) for i in range(self.n_views)]
-
-    @cached_property
-    def logits(self) -> Float[Tensor, "*m n c"]:
-        return self.network.cluster_scores(self.embeddings)
-
-    @cached_property
-    def log_sum(self) -> Float[Tensor, "*m n"]:
-        return torch.logsumexp(self.logits, dim=-1)
+    def device(self) -> torch.device:
+        return self.state.weights.device
 
     @property
-    def logits_of_x(self) -> Float[Tensor, "*m b c"]:
-        return self._part(self.logits, 0)
+    def n_rows(self) -> int:
+        return self.views.n_rows
 
     @property
-    def logits_of_view(self) -> Float[Tensor, "*m b c"]:
-        return self._part(self.logits, 1)
-
-    @cached_property
-    def _log_p(self) -> Float[Tensor, "*m v c"]:
-        rows = (1 + self.n_views) * self.size
-        return self.logits[..., :rows, :] - self.log_sum[..., :rows, None]
+    def n_clusters(self) -> int:
+        return self.state.network.centers.shape[-1]
 
     @property
-    def log_p(self) -> Float[Tensor, "*m b c"]:
-        return self._part(self._log_p, 0)
+    def n_embedding(self) -> int:
+        return self.state.network.centers.shape[-2]
 
     @property
-    def view_log_p(self) -> Float[Tensor, "*m b c"]:
-        return self._part(self._log_p, 1)
+    def n_hidden(self) -> int:
+        with torch.no_grad():
+            return self.state.network.features(self.views.points(0, 2)).shape[-1]
 
-    @cached_property
-    def density(self) -> Float[Tensor, "*m n"]:
-        """log p(x) of the data and of the negatives, in this order; of the views too where they cost nothing."""
-        if isinstance(self.network.density, ClusterEnergy):
-            return self.log_sum
-        kept = [slice(0, self.size), slice((1 + self.n_views) * self.size, None)]
-        x = torch.cat([self.points[..., part, :] for part in kept], dim=-2)
-        z = torch.cat([self.embeddings[..., part, :] for part in kept], dim=-2)
-        return self.network.density.log_density(self.network, x, z)
+    def average_features(self) -> Float[Tensor, "*m n h"]:
+        return of_all_rows(self.state.average.features, self.views)
 
-    @property
-    def data(self) -> Float[Tensor, "*m b"]:
-        return self.density[..., : self.size]
+    def average_logits(self) -> Float[Tensor, "*m n c"]:
+        return of_all_rows(self.state.average.logits, self.views)
 
-    @property
-    def model(self) -> Float[Tensor, "*m k"]:
-        assert self.negative is not None
-        return self.density[..., -self.negative.points.shape[-2] :]
+    def exchange_clusters(self, order: Int64[Tensor, " c"], event: str) -> None:
+        self.state.exchange_clusters(order)
+        self.state.events.append(f"iteration {self.state.iteration}: {event}")
 
 
-def learning_rate(settings: Settings, iteration: int) -> float:
+@contextmanager
+def quick_products() -> Iterator[None]:
+    """Products of 32-bit matrices by a GPU's matrix units: chains bear their rounding, losses are spared it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def learning_rate(optimiser: Optimiser, iteration: int) -> float:
     """Linear warm-up, plateau, exponential decay to `decay_to` of the peak."""
-    progress = iteration / settings.iterations
-    ramp = min(1.0, (iteration + 1) / settings.warmup) if settings.warmup else 1.0
+    o = optimiser
+    progress = iteration / o.iterations
+    ramp = min(1.0, (iteration + 1) / o.warmup) if o.warmup else 1.0
     decay = 1.0
-    if progress > settings.decay_from and settings.decay_to > 0:
-        decay = math.exp(math.log(settings.decay_to) * (progress - settings.decay_from) / (1 - settings.decay_from))
-    return settings.learning_rate * ramp * decay
+    if progress > o.decay_from and o.decay_to > 0:
+        decay = math.exp(math.log(o.decay_to) * (progress - o.decay_from) / (1 - o.decay_from))
+    return o.learning_rate * ramp * decay
 
 
-def _sampling_signs(out: Outputs, negative: Samples) -> dict[str, Tensor]:
+def _sampling_signs(out: BatchOutputs, samples: Samples) -> dict[str, Tensor]:
     signs = {}
-    if negative.log_q is not None:
-        weights = torch.softmax(out.model - negative.log_q, dim=-1)
-        signs["energy_gap"] = out.data.mean(-1) - (weights * out.model).sum(-1)
-        signs["effective_samples"] = objectives.effective_sample_size(out.model, negative.log_q)
+    data, model = out.data_log_density, out.sample_log_density
+    assert model is not None
+    if samples.log_q is not None:
+        weights = torch.softmax(model - samples.log_q, dim=-1)
+        signs["energy_gap"] = data.mean(-1) - (weights * model).sum(-1)
+        signs["effective_samples"] = effective_sample_size(model, samples.log_q)
     else:
-        signs["energy_gap"] = out.data.mean(-1) - out.model.mean(-1)
-    if negative.acceptance is not None:
-        signs["acceptance"] = negative.acceptance
+        signs["energy_gap"] = data.mean(-1) - model.mean(-1)
+    if samples.acceptance is not None:
+        signs["acceptance"] = samples.acceptance
     return signs

@@ -1,0 +1,40 @@
+"""Rows of numbers."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gedikit.components import setting
+from gedikit.modalities.base import Modality, PreparedData, register_modality
+from gedikit.modalities.scaling import MODES, Scaler
+from gedikit.samplers.domain import Box
+from gedikit.views.geometry import kernel_bandwidth
+
+
+@register_modality("vector")
+@dataclass(frozen=True)
+class Vector(Modality):
+    """Columns brought to unit size."""
+
+    scaling: str = setting(
+        "auto", "each column by its own deviation (features), all by one (global), or as it is (none)", choices=MODES
+    )
+    margin: float = setting(0.5, "of the domain around the data, in scaled units", above=0)
+
+    summary: ClassVar[str] = "rows of numbers"
+
+    def prepare(self, x: NDArray[Any], generator: torch.Generator) -> PreparedData:
+        scaler = Scaler.fit(x, self.scaling)
+        data = torch.from_numpy(scaler.transform(x))
+        bandwidth = kernel_bandwidth(data, generator)
+        box = Box.around(data, max(self.margin, 4 * bandwidth))
+        return PreparedData(len(x), scaler, bandwidth, box, lambda rows: data[rows])
+
+    def nearby(
+        self, z: Float[Tensor, "n d"], bandwidth: float, generator: torch.Generator
+    ) -> Float[Tensor, "n d"]:
+        return z + 0.5 * bandwidth * torch.randn(z.shape, generator=generator, device=z.device)

@@ -1,0 +1,141 @@
+"""Persistent chains in a replay buffer: what SGLD, MALA and samplers of users share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gedikit.components import setting
+from gedikit.errors import UsageError
+from gedikit.randomness import Randomness
+from gedikit.samplers.base import Memory, Sampler, SamplerContext, Samples, Source
+from gedikit.samplers.domain import Box
+from gedikit.samplers.initialisation import INITIALISATIONS, Start, start
+from gedikit.samplers.langevin import LogDensity, SampleInfo
+from gedikit.samplers.replay import ReplayBuffer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.uint8}
+
+
+@dataclass(frozen=True)
+class ChainSampler(Sampler):
+    """Persistent chains (Tieleman, 2008). Subclasses define `step`, one transition of all chains."""
+
+    steps: int = setting(5, "transitions an iteration", above=0)
+    chains: int = setting(2000, "persistent chains", above=0)
+    start: str = setting(
+        "data",
+        "where chains begin: at rows of the data, in uniform noise, or in Gaussian noise with its mean and covariance",
+        choices=INITIALISATIONS,
+    )
+    restart: float = setting(0.0, "share of the chains that begin anew in an iteration", at_least=0, at_most=1)
+    storage: str = setting("float32", "what the chains wait in between iterations", choices=tuple(DTYPES))
+
+    def step(
+        self, log_density: LogDensity, x: Float[Tensor, "*m n d"], *, generator: Randomness, box: Box
+    ) -> Float[Tensor, "*m n d"]:
+        """One transition of all chains."""
+        raise NotImplementedError
+
+    def start_memory(self, bandwidth: float, device: torch.device) -> Memory:  # noqa: ARG002
+        """What transitions remember beside the positions."""
+        return {}
+
+    def move(
+        self,
+        log_density: LogDensity,
+        x: Float[Tensor, "*m n d"],
+        memory: Memory,
+        *,
+        generator: Randomness,
+        box: Box,
+    ) -> tuple[Float[Tensor, "*m n d"], Memory, Tensor | None]:
+        """The transitions of an iteration: positions, memory, and the share that was accepted where some are not."""
+        for _ in range(self.steps):
+            x = self.step(log_density, x, generator=generator, box=box)
+        return x, memory, None
+
+    def sample(
+        self,
+        log_density: LogDensity,
+        x: Float[Tensor, "n d"],
+        *,
+        steps: int,
+        step_size: float,  # noqa: ARG002
+        box: Box,
+        generator: Randomness,
+    ) -> tuple[Float[Tensor, "n d"], SampleInfo]:
+        for _ in range(steps):
+            x = self.step(log_density, x, generator=generator, box=box)
+        return x, SampleInfo(1.0, self.final_step({}), self.temperature)
+
+    def final_step(self, memory: Memory) -> float:  # noqa: ARG002
+        return float("nan")
+
+    def initialisation(self, rows: Float[Tensor, "*m r d"], box: Box) -> Start:
+        return start(self.start, rows, box)
+
+    def prepare(self, context: SamplerContext) -> "Chains":
+        if self.storage == "uint8" and not context.unit_range:
+            raise UsageError("sampler.storage 'uint8' is for pixels: it would cut other chains off at ±1")
+        box, generator = context.box, context.generator
+        if self.start == "data":
+            rows = torch.randint(context.n_rows, (self.chains,), generator=generator)
+            noise = torch.randn(self.chains, len(box.low), generator=generator)
+            positions = box.reflect(context.rows(rows) + context.sigma * noise)
+        else:
+            positions = self.initialisation(context.reference, box)(self.chains, generator)
+        device = context.device
+        return Chains(
+            self,
+            box.to(device),
+            context.reference.to(device),
+            positions.to(device),
+            self.start_memory(context.bandwidth, device),
+        )
+
+    def stack(self, sources: Sequence[Source]) -> "Chains":
+        members = cast(Sequence[Chains], sources)
+        return Chains(
+            self,
+            Box.stacked([m.box for m in members]),
+            torch.stack([m.reference for m in members]),
+            torch.stack([m.positions for m in members]),
+            {name: torch.stack([m.memory[name] for m in members]) for name in members[0].memory},
+        )
+
+
+@dataclass(frozen=True)
+class Chains:
+    """The chains of one model, or of several side by side."""
+
+    sampler: ChainSampler
+    box: Box
+    reference: Float[Tensor, "*m r d"]
+    positions: Float[Tensor, "*m b d"]  # before the first iteration
+    memory: Memory
+
+    def start(self) -> Memory:
+        kept = ReplayBuffer.pack(self.positions.clone(), DTYPES[self.sampler.storage])
+        return {"positions": kept, **{name: value.clone() for name, value in self.memory.items()}}
+
+    def draw(self, log_density: LogDensity, memory: Memory, generator: Randomness) -> tuple[Samples, Memory]:
+        s = self.sampler
+        buffer = ReplayBuffer(memory["positions"])
+        begin = s.initialisation(self.reference, self.box)
+        slots, x = buffer.draw(s.samples, restart=s.restart, start=begin, generator=generator)
+        x, kept, acceptance = s.move(log_density, x, memory, generator=generator, box=self.box)
+        buffer.write(slots, x)
+        return Samples(x, None, acceptance), {**memory, **kept}
+
+    def final(
+        self,
+        log_density: LogDensity,  # noqa: ARG002
+        memory: Memory,
+        n: int,
+        generator: torch.Generator,  # noqa: ARG002
+    ) -> tuple[Float[Tensor, "n d"], None]:
+        return ReplayBuffer(memory["positions"]).first(n), None
