@@ -20,8 +20,8 @@ from gedikit.data import sources
 from gedikit.data.official import data_root, is_there
 from gedikit.fitted import FittedModel
 from gedikit.report.samples import samples_png
-from gedikit.reproduce.page import Table
-from gedikit.reproduce.paper import IMAGES
+from gedikit.paper.reproduce.page import Table
+from gedikit.paper.reproduce.paper import IMAGES
 from gedikit.runs import Run, RunConfig
 from gedikit.training.devices import resolve_device
 from gedikit.version import __version__

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from gedikit.data.toy import N_CLASSES
 from gedikit.methods import get_method
-from gedikit.reproduce.fits import Group, Member, points
-from gedikit.reproduce.running import Plan, run_all
+from gedikit.paper.reproduce.fits import Group, Member, points
+from gedikit.paper.reproduce.running import Plan, run_all
 from gedikit.training import fit
 
 

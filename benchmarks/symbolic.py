@@ -8,7 +8,7 @@ import klay
 import torch
 from torch import Tensor
 
-from gedikit.reproduce.sums import CARRIED, Sums
+from gedikit.paper.reproduce.sums import CARRIED, Sums
 from gedikit.symbolic import Constraint, best_relabelling
 from gedikit.symbolic.budget import Budget
 from gedikit.symbolic.compiler import diagrams

@@ -1,9 +1,21 @@
-"""Shared fixtures: one small fitted model, and single-threaded torch (small tensors spin on two threads)."""
+"""Shared fixtures: one small fitted model, and single-threaded torch (small tensors spin on two threads).
+
+Types and shapes are checked while the tests run, unless GEDIKIT_CHECK_TYPES=0.
+"""
+# ruff: noqa: E402
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+if os.environ.get("GEDIKIT_CHECK_TYPES", "0") != "0":
+    import checked_types
+
+    checked_types.install()
+
+from collections.abc import Iterator
+
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -12,6 +24,14 @@ from gedikit import GEDI
 from gedikit.data.toy import moons
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Without the check of types: what a user who gives something else is told."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_k_means_labels_and_posteriors_are_those_of_a_gaussian_mixture(features,
 )
 def test_the_rule_can_be_chosen_and_is_told(rule, text):
     x, _ = moons(80, 0)
-    model = GEDI(3, method="vicreg", max_iter=5, random_state=0, options={"labels": rule}).fit(x)
+    model = GEDI(3, method="vicreg", max_iter=5, random_state=0, config={"head.labels": rule}).fit(x)
     assert model.fitted_.assignment.description.startswith(text)
     assert model.predict_proba(x).shape == (80, 3)
     if rule == "projection":

@@ -1,13 +1,16 @@
 """Models and runs that 0.1 wrote, as this version has them."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from gedikit.components import as_tree
+from gedikit.config import Execution
 from gedikit.flat_settings import new_config
-from gedikit.planning import Asked, Execution, ExamplesProfile, Plan, plan, split_execution
+from gedikit.planning import Asked, ExamplesProfile, Plan, plan, split_execution
 from gedikit.profile import DataProfile
 
 FIRST_WITH_PLANS = 2  # the format of files
@@ -59,3 +62,28 @@ def plan_of(
         examples=examples,
     )
     return plan(profile, asked), Execution.of(execution)
+
+
+def run(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What determined a run of 0.1."""
+    settings = table["settings"]
+    shape = table.get("image_shape", settings.get("image_shape", ()))
+    made, execution = plan_of(
+        table["method"],
+        settings,
+        prior=list(table["prior"]),
+        seed=table["seed"],
+        n_rows=settings["batch_size"],  # the file does not say more
+        n_features=int(np.prod(shape)) if shape else max(len(table["columns"]), 2),
+    )
+    return {
+        "source": table["source"],
+        "data_seed": table["data_seed"],
+        "columns": tuple(table["columns"]),
+        "image_shape": tuple(shape),
+        "fingerprint": table["fingerprint"],
+        "imports": (),
+        "plan": made,
+        "execution": dataclasses.replace(execution, device=table["device"]),
+        "format": table["format"],
+    }

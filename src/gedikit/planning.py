@@ -12,22 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gedikit.components import Tree, expand, merge
+from gedikit.components import Component, Tree, expand, merge
 from gedikit.components.component import public_fields, unknown
-from gedikit.config import EXECUTION, NONE, OBJECTIVES, REGISTRIES, TABLES, Config, Execution, check_sections
+from gedikit.config import EXECUTION, NONE, OBJECTIVES, REGISTRIES, Config, Optimiser, check_sections
 from gedikit.densities import densities
 from gedikit.densities.base import GENERATIVE
 from gedikit.errors import DataError, UsageError
 from gedikit.methods import Method, methods
+from gedikit.modalities.image import Image, check_image_shape
 from gedikit.objectives import objectives
 from gedikit.objectives.base import Stage
 from gedikit.profile import DataProfile
+from gedikit.samplers import samplers
 from gedikit.views import views
 from gedikit.views.image_views import batches_per_epoch
 from gedikit.views.purposes import PURPOSES
 
 BUDGETS = ("quick", "default", "best")
 AUTO = "auto"
+ASKED = "asked for"
 SMALLEST_SIDE = 16  # smaller images are treated as vectors: a perceptron on neighbours does better, and faster
 # beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
 MAX_IMPORTANCE_FEATURES = 3
@@ -156,6 +159,8 @@ def plan(data: DataProfile, asked: Asked) -> Plan:
 
 
 class _Planner:
+    """Decides from the kind of data down to single settings; what a user set comes last and wins."""
+
     def __init__(self, data: DataProfile, asked: Asked):
         self.data, self.asked = data, asked
         self.method = methods[asked.method]
@@ -166,24 +171,21 @@ class _Planner:
         asked, method = self.asked, self.method
         _check_asked(asked, method)
         image_shape = self._image_shape()
-        tree = self._defaults(image_shape)
-        tree = merge(tree, _applicable(tree, self._size(image_shape)))
-        if method.recipe is not None:
-            tree = merge(tree, method.recipe)
+        tree = self._components(image_shape)
+        if method.recipe is None:
+            decided = [self._size(image_shape), self._views(image_shape)]
+        else:
             self._decide("recipe", method.name, "a published recipe fixes all its settings")
-        elif image_shape:
-            chosen = self._views(image_shape)
-            tree = merge(tree, _applicable(tree, {k: v for k, v in chosen.items() if k != OBJECTIVES}))
-            tree = merge(tree, {OBJECTIVES: chosen.get(OBJECTIVES, {})})
-        elif asked.views != AUTO:
-            tree = merge(tree, self._vector_views())
-        tree = merge(tree, _applicable(tree, method.changes))
+            decided = [method.recipe]
+        for settings in (*decided, method.changes):
+            tree = merge(tree, _of_components_in(tree, settings))
         tree = merge(tree, self.changes)
-        stages = self._stages(tree)
-        tree[OBJECTIVES] = self._objectives(tree, stages)
+        self._refuse_unused(tree)
+        stages = self._stages(tree[OBJECTIVES])
+        terms = dict.fromkeys(term for stage in stages for term in stage.terms if term != GENERATIVE)
+        tree[OBJECTIVES] = {name: tree[OBJECTIVES].get(name, {}) for name in terms}
         config = Config.from_tree(tree)
-        config = dataclasses.replace(config, optimiser=self._resolved(config))
-        self._tell(config)
+        config = dataclasses.replace(config, optimiser=self._optimiser(config))
         return Plan(
             method.name,
             asked.n_clusters,
@@ -198,89 +200,112 @@ class _Planner:
             method.unit_length,
         )
 
+    def _given(self, section: str, name: str) -> Any:
+        """What the user set, if anything."""
+        return self.changes.get(section, {}).get(name)
+
     def _decide(self, what: str, choice: object, reason: str) -> None:
-        self.decisions.append(Decision(what, str(choice), reason))
+        """Note a decision; where the user named the component, it was theirs."""
+        named = self._given(what, "name")
+        self.decisions.append(
+            Decision(what, str(choice), reason) if named is None else Decision(what, named, ASKED)
+        )
 
     def _image_shape(self) -> tuple[int, ...]:
-        """The shape of rows that are treated as images."""
-        given = self.changes.get("data", {})
-        if given.get("name") == "vector":
+        """(height, width, channels) of rows that are treated as images, else ()."""
+        asked, kind, encoder = self.asked, self._given("data", "name"), self._given("encoder", "name")
+        shape = Image.of({"shape": self._given("data", "shape") or self.data.image_shape}).shape
+        recipe = (self.method.recipe or {}).get("data", {}).get("name")
+        about_images = asked.views in PURPOSES or (asked.views in views and views.get(asked.views).of_images)
+        if not shape or "vector" in (kind, recipe):
+            if about_images:
+                raise UsageError(
+                    f"views={asked.views!r} is about images, and these rows are vectors: "
+                    "image_shape says the height, width and channels of images"
+                )
             return ()
-        shape = tuple(given.get("shape", ())) or self.data.image_shape
-        if self.method.recipe is not None and self.method.recipe.get("data", {}).get("name") == "vector":
-            return ()
-        named = self.changes.get("encoder", {}).get("name")
-        forced = self.asked.user_encoder or given.get("name") == "image" or named == "resnet8"
-        forced = forced or self.asked.views not in (AUTO, *(n for n, v in views.items() if not v.of_images))
-        if not shape or (named is not None and named != "resnet8" and not forced):
-            if self.asked.views in PURPOSES:
-                raise UsageError(f"views={self.asked.views!r} is about images, and these rows are vectors: see image_shape")
-            return ()
-        if min(shape[:2]) < SMALLEST_SIDE and not forced:
-            size = " × ".join(map(str, shape[:2]))
-            self._decide("data", "vector", f"images of {size} pixels are small: a perceptron does better, and faster")
-            return ()
-        return tuple(int(v) for v in shape)
+        height, width, channels = check_image_shape(shape, self.data.n_features)
+        if not (asked.user_encoder or "image" in (kind, recipe) or about_images or asked.views == NONE):
+            if encoder not in (None, "resnet8"):
+                self._decide(
+                    "data", "vector", f"the encoder {encoder} was asked for; data.name=image if it is for images"
+                )
+                return ()
+            if min(height, width) < SMALLEST_SIDE and encoder is None:
+                small = f"images of {height} × {width} pixels are small"
+                self._decide("data", "vector", f"{small}: a perceptron does better, and faster")
+                return ()
+        pixels = f"{height} × {width} pixels in {'colour' if channels == 3 else 'grey'}"
+        self._decide("data", "image", f"rows are images of {pixels}")
+        return shape
 
-    def _density(self) -> Tree:
-        named = self.changes.get("density", {}).get("name")
-        if named is not None and self.method.density is None and named != NONE:
-            raise UsageError(
-                f"the method {self.method.name!r} learns no density: name one with it, as "
-                f"{self.method.name}+{named}"
-            )
-        return {"name": named or self.method.density or NONE}
-
-    def _defaults(self, image_shape: tuple[int, ...]) -> Tree:
+    def _components(self, image_shape: tuple[int, ...]) -> Tree:
+        """A component for every section, with the settings that this kind of data always has."""
         density = self._density()
-        normalised = density["name"] == NONE or densities.get(density["name"]).normalised
-        head = {"labels": self.method.labels}
-        if image_shape:
-            tree = merge(_IMAGES, {"data": {"shape": image_shape}, "density": density, "head": head})
-            chosen = "sgld"
-            self._decide("data", "image", f"rows are images of {' × '.join(map(str, image_shape))} pixels and channels")
-        else:
-            tree = merge(_VECTORS, {"density": density, "head": head})
-            few = self.data.n_features <= MAX_IMPORTANCE_FEATURES
-            chosen = "importance" if few else "mala"
-            if not normalised:
-                count = f"{self.data.n_features} feature{'' if self.data.n_features == 1 else 's'}"
-                reason = "proposals cover the whole domain" if few else "too many for proposals: persistent chains"
-                self._decide("sampler", chosen, f"{count}: {reason}")
-        if normalised:
-            tree["sampler"] = {"name": NONE}
-        elif not image_shape:
-            tree["sampler"] = {"name": chosen}
+        tree: Tree = {
+            "head": {"labels": self.method.labels},
+            "density": {"name": density},
+            "sampler": {"name": self._sampler(density, bool(image_shape))},
+            OBJECTIVES: {},
+        }
         if self.asked.user_encoder:
             tree["encoder"] = {"name": "user"}
-        return merge(tree, _applicable(tree, self._density_defaults(bool(image_shape))))
+        if not image_shape:
+            return merge(_VECTORS, tree)
+        tree = merge(merge(_IMAGES, {"data": {"shape": image_shape}}), tree)
+        return merge(tree, _of_components_in(tree, {"density": _IMAGE_DENSITY}))
 
-    def _density_defaults(self, images: bool) -> Tree:
-        return {"density": {"l2": 0.001, "largest_gap": 5.0}} if images else {}
+    def _density(self) -> str:
+        own, given = self.method.density, self._given("density", "name")
+        if own is None and given not in (None, NONE):
+            raise UsageError(
+                f"the method {self.method.name!r} learns no density: name one with it, as {self.method.name}+{given}"
+            )
+        if own is not None and given == NONE:
+            raise UsageError(
+                f"the method {self.method.name!r} learns a density: leave it out by another method, as 'gedi-no-gen'"
+            )
+        return str(given or own or NONE)
+
+    def _sampler(self, density: str, images: bool) -> str:
+        """What draws from a density that is known up to its normaliser."""
+        if density == NONE or densities.get(density).normalised:
+            return NONE
+        n = self.data.n_features
+        if images:
+            name, reason = "sgld", "images have too many values for proposals: persistent chains"
+        elif n <= MAX_IMPORTANCE_FEATURES:
+            name, reason = "importance", f"{n} feature{'' if n == 1 else 's'}: proposals cover the whole domain"
+        else:
+            name, reason = "mala", f"{n} features: too many for proposals: persistent chains"
+        self._decide("sampler", name, reason)
+        return name
 
     def _size(self, image_shape: tuple[int, ...]) -> Tree:
         """How large the network is and how long it trains: by the budget and the number of rows."""
         budget, n = self.asked.budget, self.data.n_rows
         if not image_shape:
             iterations = {"quick": 1000, "default": 3000, "best": 6000}[budget]
-            self._decide("iterations", iterations, f"the {budget} budget of vectors")
+            if self._given("optimiser", "iterations") is None and not self._given("optimiser", "epochs"):
+                self._decide("iterations", iterations, f"the {budget} budget of vectors")
             return {"optimiser": {"iterations": iterations}}
         size = {"quick": "small", "default": _size_for(n), "best": "large"}[budget]
         reason = f"{n} pictures" if budget == "default" else f"the {budget} budget"
-        self._decide("size", size, f"{reason}: a network of width {_SIZES[size]['encoder']['width']}")
+        width = self._given("encoder", "width") or _SIZES[size]["encoder"]["width"]
+        self._decide("size", size, reason if self.asked.user_encoder else f"{reason}: a network of width {width}")
         return _SIZES[size]
 
     def _views(self, image_shape: tuple[int, ...]) -> Tree:
         asked = self.asked.views
-        if asked == NONE:
-            self._decide("views", NONE, "asked for")
-            return {"views": {"name": "augment"}}
+        if asked == AUTO:
+            return self._safe_views(image_shape) if image_shape else {}
         if asked in PURPOSES:
-            self._decide("views", asked, f"asked for: {PURPOSES[asked].summary}")
+            self._decide("views", asked, f"{ASKED}: {PURPOSES[asked].summary}")
             return PURPOSES[asked].config
-        if asked != AUTO:
-            return {"views": {"name": asked}}
-        return self._safe_views(image_shape)
+        self._decide("views", asked, ASKED)
+        if asked == NONE:
+            return {"views": {"name": "augment"} if image_shape else {"name": "noise", "noise": 0.0}}
+        return {"views": {"name": asked}}
 
     def _safe_views(self, image_shape: tuple[int, ...]) -> Tree:
         """Small moves that no picture minds; flips, colours and neighbours as the data support them."""
@@ -290,7 +315,9 @@ class _Planner:
         if data.border is not None:
             chosen["fill"] = data.border
             said.append("what lies outside has the colour of the border, which is the same in most pictures")
-        if data.mirrored is not None and data.mirrored < _MIRRORED:
+        if data.mirrored is None:
+            said.append("no flips, because too little is known of the pictures")
+        elif data.mirrored < _MIRRORED:
             chosen["flip"] = 0.5
             said.append("flips, because mirrored pictures are as near to the others as the pictures themselves")
         else:
@@ -306,36 +333,52 @@ class _Planner:
         self._decide("views", AUTO, "; ".join(said))
         return tree
 
-    def _vector_views(self) -> Tree:
-        if self.asked.views not in views:
-            raise UsageError(unknown("views", self.asked.views, [AUTO, NONE, *PURPOSES, *views]))
-        self._decide("views", self.asked.views, "asked for")
-        return {"views": {"name": self.asked.views}}
+    def _refuse_unused(self, tree: Tree) -> None:
+        """Settings that nothing would read are refused, by the name of the component that has them."""
+        density, sampler = tree["density"]["name"], tree["sampler"]["name"]
+        sampled = density != NONE and not densities.get(density).normalised
+        if sampled and sampler == NONE:
+            raise UsageError(f"the density {density!r} is learned with a sampler: {', '.join(samplers)}")
+        for section, values in self.changes.items():
+            settings = [name for name in values if name != "name"]
+            if section == "sampler" and not sampled and (settings or sampler != NONE):
+                why = "there is no density" if density == NONE else f"the density {density!r} is sampled exactly"
+                raise UsageError(f"sampler.{[*settings, 'name'][0]} has no effect with {self.method.name!r}: {why}")
+            if section == "density" and density == NONE and settings:
+                raise UsageError(f"density.{settings[0]} has no effect: {self.method.name!r} learns no density")
+            if section in REGISTRIES:
+                for name in settings:
+                    self._refuse_of_another(section, tree[section]["name"], name)
 
-    def _stages(self, tree: Tree) -> tuple[Stage, ...]:
-        """The method's stages, with objectives that join them where the settings ask for that."""
+    def _refuse_of_another(self, section: str, used: str, name: str) -> None:
+        registry = REGISTRIES[section]
+        having = [other for other, component in registry.items() if name in _settings(component)]
+        if having and name not in _settings(registry.get(used)):
+            raise UsageError(
+                f"{section}.{name} is a setting of {' and '.join(having)}, and the {registry.kind} here is {used}: "
+                f"set {section}.name as well, or leave {section}.{name} out"
+            )
+
+    def _stages(self, settings: Mapping[str, Any]) -> tuple[Stage, ...]:
+        """The method's stages, with objectives that join them by themselves where their settings say so."""
         stages = self.method.stages
-        for name, values in tree.get(OBJECTIVES, {}).items():
-            cls = objectives.get(name)
-            if name in self.method.terms or name not in (set(self.changes.get(OBJECTIVES, {})) | _JOINING(tree)):
+        for name, values in settings.items():
+            if name in self.method.terms:
                 continue
-            joined = cls.of(values).join(stages)
-            if name in self.changes.get(OBJECTIVES, {}) and (joined is None):
+            objective = objectives.get(name).of(values)
+            joined = objective.join(stages)
+            if joined is None and name in self.changes.get(OBJECTIVES, {}):
                 raise UsageError(
                     f"the method {self.method.name!r} has no objective {name!r}; it has "
                     f"{', '.join(self.method.objectives) or 'none'}. Join them as {self.method.name}+{name}"
                 )
             if joined is not None and joined != stages:
                 stages = joined
-                share = values.get("share", "")
-                self._decide(name, share, cls.summary)
+                until = [f"{stage.until:.0%}" for stage in stages if name in stage.terms]
+                self._decide(name, f"until {', '.join(until)} of the training", objective.summary)
         return stages
 
-    def _objectives(self, tree: Tree, stages: Sequence[Stage]) -> Tree:
-        terms = dict.fromkeys(term for stage in stages for term in stage.terms if term != GENERATIVE)
-        return {name: tree.get(OBJECTIVES, {}).get(name, {}) for name in terms}
-
-    def _resolved(self, config: Config) -> Any:
+    def _optimiser(self, config: Config) -> Optimiser:
         """The optimiser with a batch that the data can fill, and iterations for epochs."""
         optimiser, examples = config.optimiser, self.asked.examples
         n_rows, size = self.data.n_rows, optimiser.batch_size
@@ -343,52 +386,47 @@ class _Planner:
             n_rows = examples.n_rows
             size = max(1, size // examples.n_variables) * examples.n_variables
         size = min(size, n_rows)
-        iterations = optimiser.iterations
+        alone = [name for name, objective in config.objectives.items() if objective.min_rows > size]
+        if alone:
+            raise UsageError(
+                f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}"
+            )
+        iterations, reason = optimiser.iterations, f"{self.data.n_rows} rows"
         if optimiser.epochs:
             iterations = optimiser.epochs * batches_per_epoch(n_rows, size)
-        alone = [name for name, o in config.objectives.items() if o.min_rows > size]
-        if alone:
-            raise UsageError(f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}")
+            reason = f"{optimiser.epochs} epochs of {self.data.n_rows} rows"
+        self._decide("training", f"{iterations} iterations of {size} rows", reason)
         return dataclasses.replace(optimiser, batch_size=size, iterations=iterations)
 
     def _prior(self) -> NDArray[np.float64]:
         given, examples = self.asked.prior, self.asked.examples
-        if given is None and examples is not None:
+        if given is not None:
+            self._decide("prior", "given", ASKED)
+            return check_prior(np.asarray(given), self.asked.n_clusters)
+        if examples is not None:
             self._decide("prior", "by the constraint", "how often its values occur in examples that satisfy it")
             return check_prior(np.array(examples.prior), self.asked.n_clusters)
-        if given is None:
-            self._decide("prior", "uniform", "no shares were given")
-        return check_prior(None if given is None else np.asarray(given), self.asked.n_clusters)
-
-    def _tell(self, config: Config) -> None:
-        o = config.optimiser
-        self._decide(
-            "training",
-            f"{o.iterations} iterations of {o.batch_size} rows",
-            f"{o.epochs} epochs" if o.epochs else f"{self.data.n_rows} rows",
-        )
+        self._decide("prior", "uniform", "no shares were given")
+        return check_prior(None, self.asked.n_clusters)
 
 
-def _JOINING(tree: Tree) -> set[str]:  # noqa: N802
-    """Objectives that the settings for the data add to a method by themselves."""
-    return {name for name, values in tree.get(OBJECTIVES, {}).items() if values.get("share")}
-
-
-def _applicable(tree: Tree, changes: Mapping[str, Any]) -> Tree:
-    """Those changes that are settings of the components in use."""
+def _of_components_in(tree: Tree, settings: Mapping[str, Any]) -> Tree:
+    """Those settings that the components of a tree have."""
     kept: Tree = {}
-    for section, values in changes.items():
-        if section == OBJECTIVES or section in TABLES:
+    for section, values in settings.items():
+        if section not in REGISTRIES:
             kept[section] = values
             continue
-        name = values.get("name", tree[section].get("name"))
-        if name == NONE or tree[section].get("name") == NONE:
-            continue
-        known = {f.name for f in public_fields(REGISTRIES[section].get(name))}
-        found = {key: value for key, value in values.items() if key in known or key == "name"}
-        if found:
-            kept[section] = found
+        used = tree[section]["name"]
+        named = values.get("name", used)
+        if NONE not in (used, named):
+            known = {"name", *_settings(REGISTRIES[section].get(named))}
+            kept[section] = {name: value for name, value in values.items() if name in known}
     return kept
+
+
+def _settings(component: type[Component]) -> list[str]:
+    return [field.name for field in public_fields(component)]
 
 
 def _check_asked(asked: Asked, method: Method) -> None:
@@ -398,6 +436,8 @@ def _check_asked(asked: Asked, method: Method) -> None:
         raise UsageError(f"n_clusters must be at least 1, not {asked.n_clusters}")
     if asked.views not in (AUTO, NONE, *PURPOSES, *views):
         raise UsageError(unknown("views", asked.views, [AUTO, NONE, *PURPOSES, *views]))
+    if asked.views != AUTO and method.recipe is not None:
+        raise UsageError(f"{method.name!r} is a published recipe, which fixes its views: leave views at {AUTO!r}")
     if method.needs_examples and asked.examples is None:
         raise UsageError(f"{method.name!r} learns from rules: give a constraint and examples of it")
     if asked.examples is not None and not method.needs_examples:
@@ -431,7 +471,9 @@ def _size_for(n_rows: int) -> str:
     return "small" if n_rows < 2000 else "medium" if n_rows < 20_000 else "large"
 
 
-_MIRRORED = 0.55  # share of pictures that a mirror moves away from the others: one half where mirrors change nothing
+_MIRRORED = (
+    0.55  # share of pictures that a mirror moves away from the others: one half where mirrors change nothing
+)
 
 _VECTORS: Tree = {
     "data": {"name": "vector"},
@@ -462,6 +504,7 @@ _IMAGES: Tree = {
     },
     "optimiser": {"learning_rate": 5e-4, "decay_from": 0.5, "decay_to": 0.05},
 }
+_IMAGE_DENSITY: Tree = {"l2": 0.001, "largest_gap": 5.0}
 _SIZES: dict[str, Tree] = {
     "small": {
         "encoder": {"width": 32},

@@ -1,6 +1,7 @@
 """A live line while a fit runs: how far, how fast, each loss beside its optimum."""
 
 import time
+from collections.abc import Mapping
 from typing import Self
 
 from rich.console import Console
@@ -10,6 +11,8 @@ from rich.table import Column
 from gedikit.training.callbacks import Callback, FitView, Metrics
 
 _PLAIN_EVERY = 5.0
+_FIRST_STEPS, _FIRST_SECONDS = 5, 3.0  # before the time that is left is estimated
+_LONG = 600.0  # seconds, above which a cheaper budget is named
 _SHORT = {"invariance": "inv", "prior": "prior", "generative": "gen", "mutual_information": "I(x;y)"}
 
 
@@ -84,3 +87,40 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class Forecast(Callback):
+    """Says once how long the training will take and, where that is long, which budget would take less."""
+
+    def __init__(self, console: Console, cheaper: Mapping[str, float]):
+        """`cheaper`: budgets, and the share of this fit's work that each is."""
+        self.console, self.cheaper = console, cheaper
+        self.first: tuple[int, float] | None = None
+        self.told = False
+
+    def on_start(self, fit: FitView) -> None:
+        self.first, self.told = None, fit.iterations - fit.iteration <= _FIRST_STEPS
+
+    def on_step(self, fit: FitView) -> None:
+        if self.told:
+            return
+        now = time.monotonic()
+        if self.first is None:
+            self.first = (fit.iteration, now)  # the first iterations compile and allocate
+            return
+        done, seconds = fit.iteration - self.first[0], now - self.first[1]
+        if done < _FIRST_STEPS or seconds < _FIRST_SECONDS:
+            return
+        self.told = True
+        left = seconds / done * (fit.iterations - fit.iteration)
+        self.console.print(f"about {duration(left)} left{self._instead(fit, seconds / done)}", markup=False)
+
+    def _instead(self, fit: FitView, each: float) -> str:
+        if each * (fit.iterations - fit.iteration) <= _LONG:
+            return ""
+        whole = each * fit.iterations
+        shares = sorted(self.cheaper.items(), key=lambda item: -item[1])
+        budget = next((item for item in shares if item[1] * whole <= _LONG), shares[-1] if shares else None)
+        if budget is None:
+            return ""
+        return f"; --budget {budget[0]} would take about {duration(budget[1] * whole)}"

@@ -7,15 +7,19 @@ import shutil
 import signal
 import tomllib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
+from gedikit import legacy
+from gedikit.components import as_tree, import_plugin
+from gedikit.config import SECTIONS, Execution
 from gedikit.errors import GediWarning, StorageError, UsageError
-from gedikit.storage import FORMAT, read_tensors, write_tensors, write_text
-from gedikit.training import Observer
+from gedikit.planning import Plan
+from gedikit.storage import FORMAT, check_format, damaged, read_tensors, write_tensors, write_text
+from gedikit.training.callbacks import Callback, FitView, Metrics
 from gedikit.training.fit import Checkpoint
 from gedikit.training.loop import History
 from gedikit.training.state import TrainState
@@ -26,24 +30,30 @@ _KEPT_CHECKPOINTS = 2
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All that determines a run."""
+    """All that determines a run: where its rows come from, its plan, and how it is computed."""
 
     source: str
-    method: str
-    n_clusters: int
-    seed: int
     data_seed: int
-    device: str
-    prior: tuple[float, ...]
     columns: tuple[str, ...]
-    image_shape: tuple[int, ...]  # where rows are images in bytes: height, width, channels
+    image_shape: tuple[int, ...]  # where rows are pictures in bytes: height, width, channels
     fingerprint: str
-    settings: dict[str, Any]
+    imports: tuple[str, ...]  # modules and files that define components it needs
+    plan: Plan
+    execution: Execution
+    format: int = FORMAT
 
     def to_toml(self) -> str:
-        head = {"format": FORMAT, "gedikit": __version__}
-        head |= {k: v for k, v in vars(self).items() if k != "settings"}
-        return "".join([*_toml_lines(head), "\n[settings]\n", *_toml_lines(self.settings)])
+        head = {
+            "format": FORMAT,
+            "gedikit": __version__,
+            "source": self.source,
+            "data_seed": self.data_seed,
+            "columns": list(self.columns),
+            "image_shape": list(self.image_shape),
+            "fingerprint": self.fingerprint,
+            "imports": list(self.imports),
+        }
+        return to_toml({**head, **_as_sections(self.plan), "execution": as_tree(self.execution)})
 
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
@@ -53,18 +63,42 @@ class RunConfig:
             raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise StorageError(f"{path} is damaged: {error}") from None
-        if table.get("format", 0) > FORMAT:
-            raise StorageError(
-                f"{path.parent} was written by gedikit {table.get('gedikit', '?')}, newer than this {__version__}: "
-                "upgrade gedikit"
+        check_format(path, table.get("format", 0))
+        with damaged(path):
+            if table["format"] < legacy.FIRST_WITH_PLANS:
+                return cls(**legacy.run(table))
+            for module in table["imports"]:
+                import_plugin(module)
+            return cls(
+                table["source"],
+                table["data_seed"],
+                tuple(table["columns"]),
+                tuple(table["image_shape"]),
+                table["fingerprint"],
+                tuple(table["imports"]),
+                Plan.from_tree(_from_sections(table)),
+                Execution.of(table["execution"]),
             )
-        table.setdefault("image_shape", table.get("settings", {}).get("image_shape", ()))  # as once written
-        try:
-            values = {name: table[name] for name in cls.__dataclass_fields__}
-        except KeyError as error:
-            raise StorageError(f"{path} is damaged: {error.args[0]} is missing") from None
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **lists})
+
+
+# the plan's own parts beside the settings, which are sections of the file
+_PARTS = ("stages", "decisions", "needs")
+
+
+def _as_sections(plan: Plan) -> dict[str, Any]:
+    tree = plan.tree()
+    head = {key: value for key, value in tree.items() if key not in (*_PARTS, "config", "data")}
+    parts = {key: tree[key] for key in _PARTS}
+    return {"plan": {**head, "profile": tree["data"]}, **tree["config"], **parts}
+
+
+def _from_sections(table: dict[str, Any]) -> dict[str, Any]:
+    head = dict(table["plan"])
+    profile = head.pop("profile")
+    config = {section: table[section] for section in SECTIONS}
+    return {**head, "data": profile, "config": config, **{key: table.get(key, []) for key in _PARTS[:2]}} | {
+        "needs": table.get("needs", {})
+    }
 
 
 @dataclass(frozen=True)
@@ -150,7 +184,7 @@ class Run:
                 warnings.warn(GediWarning(f"{error}; trying the one before"), stacklevel=2)
                 failure = error
                 continue
-            if meta["fingerprint"] != fingerprint:
+            if meta.get("fingerprint") != fingerprint:
                 raise UsageError(f"{self.path} was trained on other data: --resume needs the same rows")
             return tensors, meta
         if failure is not None:
@@ -168,7 +202,7 @@ class Run:
         return history
 
     def evaluations(self) -> list[dict[str, float]]:
-        """Looks at labelled rows during the training, if there were any."""
+        """Evaluations on labelled rows during the training, if there were any."""
         return list(_json_lines(self.evaluations_path))
 
     def append(self, path: Path, line: str) -> None:
@@ -179,13 +213,14 @@ class Run:
             raise StorageError(f"could not write {path}: {error.strerror}") from error
 
 
-class RunRecorder(Observer):
+class RunRecorder(Callback):
     """Writes a fit down as it happens, and stops it cleanly when the process is told to end."""
 
-    def __init__(self, run: Run, config: RunConfig, shown: Observer):
-        self.run, self.config, self.shown = run, config, shown
+    def __init__(self, run: Run, config: RunConfig):
+        self.run, self.config = run, config
         self.last_checkpoint = 0
         self.signal: int | None = None
+        self.view: FitView | None = None
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -199,47 +234,55 @@ class RunRecorder(Observer):
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.signal is not None:
-            raise KeyboardInterrupt  # asked twice: now
+            raise KeyboardInterrupt
         self.signal = number
+        if self.view is not None:
+            self.view.interrupt()
         with contextlib.suppress(OSError):  # past Python's buffers, which may be in the middle of a line
-            os.write(2, b"\nstopping at the next measurement; asked again, at once\n")
+            os.write(2, b"\nstopping after a checkpoint; stop again with Ctrl-C to abort now\n")
 
-    def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:
-        self.last_checkpoint = state.iteration
-        self.shown.started(state, iterations, optima)
+    def on_start(self, fit: FitView) -> None:
+        self.view, self.last_checkpoint = fit, fit.iteration
+        if self.signal is not None:
+            fit.interrupt()
 
-    def measured(self, state: TrainState, row: dict[str, float]) -> None:
-        self.run.append(self.run.metrics_path, json.dumps(row))
-        self.shown.measured(state, row)
+    def on_metrics(self, fit: FitView, metrics: Metrics) -> None:  # noqa: ARG002
+        self.run.append(self.run.metrics_path, json.dumps(metrics))
 
-    def event(self, text: str) -> None:
+    def on_event(self, text: str) -> None:
         self.run.append(self.run.log_path, text)
-        self.shown.event(text)
 
-    def healthy(self, state: TrainState) -> bool:
-        if state.iteration - self.last_checkpoint < self.config.settings["checkpoint_every"]:
+    def on_checkpoint(self, fit: FitView) -> bool:
+        if fit.iteration - self.last_checkpoint < self.config.execution.checkpoint_every:
             return False
-        self._write(state)
+        self._write(fit)
         return True
 
-    def should_stop(self) -> bool:
-        return self.signal is not None
-
-    def stopped(self, state: TrainState) -> str:
-        self._write(state)
+    def on_interrupt(self, fit: FitView) -> str:
+        self._write(fit)
         return (
-            f"stopped at iteration {state.iteration} of {self.config.settings['iterations']}; "
+            f"stopped at iteration {fit.iteration} of {fit.iterations}; "
             f"go on with: gedikit fit --resume --out {self.run.path}"
         )
 
-    def _write(self, state: TrainState) -> None:
-        self.run.write_checkpoint(state, self.config.fingerprint)
-        self.last_checkpoint = state.iteration
+    def _write(self, fit: FitView) -> None:
+        self.run.write_checkpoint(fit.state, self.config.fingerprint)
+        self.last_checkpoint = fit.iteration
 
 
-def _toml_lines(table: dict[str, Any]) -> Iterable[str]:
-    # JSON's strings, numbers and arrays are valid TOML
-    return [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in table.items()]
+def to_toml(table: Mapping[str, Any], prefix: str = "") -> str:
+    """A table of plain values as TOML; what is None is left out."""
+    plain, tables = [], []
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            inner = to_toml(value, f"{prefix}{name}.")
+            tables.append(f"\n[{prefix}{name}]\n{inner}" if inner or not value else "")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            tables += [f"\n[[{prefix}{name}]]\n{to_toml(item)}" for item in value]
+        elif value is not None:
+            # JSON's strings, numbers and arrays are valid TOML
+            plain.append(f"{name} = {json.dumps(value, ensure_ascii=False)}\n")
+    return "".join([*plain, *tables])
 
 
 def _cut_back(path: Path, iteration: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gedikit import densities as d
 from gedikit import objectives as o
 
 ROWS, DIMS, SHOTS = 12, 4, 3
@@ -62,7 +63,7 @@ QUEUE = Input((6, DIMS), -2, "constant")
 
 
 def _densities(*drawn: Tensor) -> tuple[Tensor, ...]:
-    return tuple(o.cluster_log_density(x) for x in drawn)
+    return tuple(d.cluster_log_density(x) for x in drawn)
 
 
 def _on_the_sphere(a: Tensor, b: Tensor, root: Tensor) -> tuple[Tensor, ...]:
@@ -94,7 +95,7 @@ CASES = {
     "mec": Case(o.mec, PAIR),
     "swav": Case(lambda a, b: o.swav(a, b, epsilon=0.5, temperature=0.5), PAIR, codes=True),
     "swav queue": Case(
-        lambda a, b, c, d: o.swav(a, b, epsilon=0.5, temperature=0.5, queue=c, view_queue=d),
+        lambda a, b, q, r: o.swav(a, b, epsilon=0.5, temperature=0.5, queue=q, view_queue=r),
         (*PAIR, QUEUE, QUEUE),
         codes=True,
     ),
@@ -106,8 +107,8 @@ CASES = {
     ),
     "entropy_of_mean": Case(o.entropy_of_mean, (EMBEDDING,), lambda a: (log_p(a),)),
     "constraint_loss": Case(o.constraint_loss, (EMBEDDING,), lambda a: (log_p(a)[..., 0],)),
-    "reading_loss": Case(
-        o.reading_loss,
+    "pseudo_label_loss": Case(
+        o.pseudo_label_loss,
         (EMBEDDING, Input((ROWS, DIMS), -2, "constant")),
         lambda a, b: (log_p(a), torch.softmax(b, -1)),
     ),
@@ -116,17 +117,17 @@ CASES = {
         (EMBEDDING, Input((ROWS,), -1, "constant")),
         lambda a, w: (log_p(a)[..., 0], w.exp()),
     ),
-    "generative": Case(o.generative, PAIR, _densities),
+    "generative": Case(d.generative, PAIR, _densities),
     "importance_generative": Case(
-        o.importance_generative,
+        d.importance_generative,
         (*PAIR, Input((ROWS,), -1, "constant")),
         lambda a, b, q: (*_densities(a, b), q),
     ),
-    "likelihood_generative": Case(o.likelihood_generative, (EMBEDDING,), _densities),
-    "energy_l2": Case(o.energy_l2, PAIR, _densities),
+    "likelihood_generative": Case(d.likelihood_generative, (EMBEDDING,), _densities),
+    "energy_l2": Case(d.energy_l2, PAIR, _densities),
     "effective_sample_size": Case(
-        o.effective_sample_size,
+        d.effective_sample_size,
         (EMBEDDING, Input((ROWS,), -1, "constant")),
-        lambda a, q: (o.cluster_log_density(a), q),
+        lambda a, q: (d.cluster_log_density(a), q),
     ),
 }

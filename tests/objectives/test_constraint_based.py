@@ -11,7 +11,7 @@ from gedikit.objectives import (
     constraint_loss_optimum,
     entropy_of_mean,
     entropy_of_mean_optimum,
-    reading_loss,
+    pseudo_label_loss,
 )
 
 
@@ -59,13 +59,13 @@ def test_classes_that_are_never_used_leave_values_and_gradients_finite():
     assert torch.isfinite(log_p.grad).all()
 
 
-def test_reading_is_a_cross_entropy_over_the_rows_that_were_read():
+def test_pseudo_labels_are_a_cross_entropy_over_the_rows_that_have_some():
     log_p = torch.log_softmax(torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)), -1)
-    reading = torch.zeros(2, 4, 3)
-    reading[:, 1], reading[:, 3] = torch.tensor([1.0, 0, 0]), torch.tensor([0, 0.5, 0.5])
+    targets = torch.zeros(2, 4, 3)
+    targets[:, 1], targets[:, 3] = torch.tensor([1.0, 0, 0]), torch.tensor([0, 0.5, 0.5])
     expected = -(log_p[:, 1, 0] + 0.5 * log_p[:, 3, 1] + 0.5 * log_p[:, 3, 2]) / 2
-    torch.testing.assert_close(reading_loss(log_p, reading), expected)
-    assert (reading_loss(log_p, torch.zeros_like(reading)) == 0).all()
+    torch.testing.assert_close(pseudo_label_loss(log_p, targets), expected)
+    assert (pseudo_label_loss(log_p, torch.zeros_like(targets)) == 0).all()
 
 
 def test_what_has_no_weight_may_be_impossible():
@@ -75,5 +75,5 @@ def test_what_has_no_weight_may_be_impossible():
     assert loss.item() == 1.0
     assert impossible.grad.tolist() == [0.0, -1.0]
     certain = torch.tensor([[0.0, -math.inf]])
-    assert reading_loss(certain, torch.tensor([[1.0, 0.0]])).item() == 0.0
+    assert pseudo_label_loss(certain, torch.tensor([[1.0, 0.0]])).item() == 0.0
     assert entropy_of_mean(certain).item() == 0.0

@@ -7,7 +7,7 @@ from drawing import SEEDS, array, rotation, tensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gedikit.objectives import (
+from gedikit.densities import (
     cluster_log_density,
     contrastive_log_density,
     effective_sample_size,

@@ -7,7 +7,8 @@ from drawing import SEEDS, array, tensors, views
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gedikit.objectives import infonce, infonce_bound, nwj_bound, similarities, tuba_bound, uba_bound
+from gedikit.objectives import infonce, similarities
+from gedikit.paper.theory.information_bounds import infonce_bound, nwj_bound, tuba_bound, uba_bound
 
 few = settings(max_examples=40, deadline=None)
 SIZES = st.integers(2, 4)

@@ -11,6 +11,7 @@ app = typer.Typer(
     name="gedikit",
     help="Cluster data, flag outliers and generate new samples with one network trained without labels.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -25,6 +26,59 @@ Data = Annotated[
 RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]gedikit fit[/].")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Clusters = Annotated[int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")]
+MethodName = Annotated[
+    str | None,
+    typer.Option(
+        help="A name from [bold]gedikit methods[/], or objectives and a density, such as swav+cluster-energy.",
+        show_default="gedi",
+    ),
+]
+OptionalSeed = Annotated[int | None, typer.Option(help="Same seed, same result.", show_default="0")]
+Iters = Annotated[int | None, typer.Option(help="Training iterations; the plan's own if not given.")]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the data, instead of --iters.")]
+Budget = Annotated[
+    str | None,
+    typer.Option(help="quick, default or best: how large the network is and how long it trains.", metavar="BUDGET"),
+]
+ViewsName = Annotated[
+    str | None,
+    typer.Option(
+        help="What pictures are of: photos, drawings, writing (in any colours) or things (on a plain ground); auto "
+        "takes views that are safe for any picture.",
+        metavar="KIND",
+        show_default="auto",
+    ),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.NAME=VALUE", help="Change a setting ([bold]gedikit settings[/]); may be repeated."
+    ),
+]
+Prior = Annotated[
+    str | None, typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given.")
+]
+OptionalDevice = Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")]
+ImageSize = Annotated[
+    int | None, typer.Option(help="Pictures of a folder become this large, in pixels.", show_default="32")
+]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", metavar="FILE", help="A Python file or module that registers components; may be repeated."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: why the plan is what it is.")]
+
+
+def set_output(quiet: bool, verbose: bool) -> None:
+    """How much is said on standard error."""
+    from gedikit.cli.output import set_verbosity
+
+    set_verbosity(quiet=quiet, verbose=verbose)
 
 
 def _show_version(wanted: bool) -> None:
@@ -62,87 +116,108 @@ def fit(
         str | None,
         typer.Argument(help="A built-in data set, a file or a folder of pictures; not needed with --resume."),
     ] = None,
-    clusters: Annotated[
-        int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="A name from [bold]gedikit methods[/], or a pair such as swav+cluster-energy.", show_default="gedi"
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same result.", show_default="0")] = None,
-    iters: Annotated[int | None, typer.Option(help="Training iterations; the method's own if not given.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of --iters.")] = None,
+    clusters: Clusters = None,
+    method: MethodName = None,
+    seed: OptionalSeed = None,
+    iters: Iters = None,
+    epochs: Epochs = None,
+    budget: Budget = None,
+    views: ViewsName = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; runs/DATA-METHOD-SEED if not given.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change any setting; may be repeated."),
-    ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given."),
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")] = None,
-    image_size: Annotated[
-        int | None, typer.Option(help="Pictures of a folder become this large, in pixels.", show_default="32")
-    ] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(
-            help="A data set that the pictures resemble, whose recipe to take: mnist (drawings and scans), svhn "
-            "(writing in any colours), fashion-mnist (things on a plain ground), cifar10 (photographs).",
-            metavar="NAME",
-        ),
-    ] = None,
+    settings: Assignments = None,
+    prior: Prior = None,
+    device: OptionalDevice = None,
+    image_size: ImageSize = None,
+    imports: Imports = None,
     evaluate_every: Annotated[
-        int, typer.Option(help="Epochs between looks at the test set of built-in images; 0 for none.")
+        int, typer.Option(help="Epochs between evaluations on the test set of built-in images; 0 for none.")
     ] = 10,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 unless the verdict is healthy.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
     from gedikit.cli import fitting
 
-    fitting.fit(
-        data,
-        clusters=clusters,
-        method=method,
-        seed=seed,
-        iters=iters,
-        epochs=epochs,
-        out=out,
-        resume=resume,
-        assignments=settings or [],
-        prior=prior,
-        device=device,
-        image_size=image_size,
-        like=like,
-        evaluate_every=evaluate_every,
+    set_output(quiet, verbose)
+    request = fitting.FitRequest(
+        clusters, method, seed, iters, epochs, settings or [], prior, device, image_size, views, budget, imports or []
     )
+    fitting.fit(
+        data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
+    )
+
+
+@app.command()
+def plan(
+    data: Data,
+    clusters: Clusters = None,
+    method: MethodName = None,
+    seed: OptionalSeed = None,
+    iters: Iters = None,
+    epochs: Epochs = None,
+    budget: Budget = None,
+    views: ViewsName = None,
+    settings: Assignments = None,
+    prior: Prior = None,
+    image_size: ImageSize = None,
+    imports: Imports = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print what [bold]gedikit fit[/] would do with the data, and why; nothing is fitted."""
+    from gedikit.cli import fitting
+
+    set_output(quiet, False)
+    request = fitting.FitRequest(
+        clusters, method, seed, iters, epochs, settings or [], prior, None, image_size, views, budget, imports or []
+    )
+    fitting.show_plan(data, request, as_json=as_json)
+
+
+@app.command()
+def settings(
+    component: Annotated[
+        str | None, typer.Argument(help="A section or a component, such as sampler or mala; all if not given.")
+    ] = None,
+    imports: Imports = None,
+    as_json: Json = False,
+) -> None:
+    """List what can be set with --set, with defaults and meanings."""
+    from gedikit.cli import listing
+    from gedikit.components import import_plugin
+
+    for module in imports or []:
+        import_plugin(module)
+    listing.show_settings(component, as_json=as_json)
 
 
 @app.command()
 def predict(
     run: RunPath,
     data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write; - for standard output.")],
     device: Device = "auto",
+    quiet: Quiet = False,
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
-    from gedikit.cli import using
+    from gedikit.cli import inference
 
-    using.predict(run, data, output, device)
+    set_output(quiet, False)
+    inference.predict(run, data, output, device)
 
 
 @app.command()
 def sample(
     run: RunPath,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .npz, .csv or .png file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .npz, .csv or .png file; - for CSV on standard output.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
     cluster: Annotated[int | None, typer.Option(help="Only from this cluster.")] = None,
     steps: Annotated[
         int | None,
-        typer.Option(help="Langevin steps; 200 from the buffer, 1000 from noise, for images 20 and 500."),
+        typer.Option(help="Langevin steps; 200 from the training's chains, 1000 from noise, for images 20 and 500."),
     ] = None,
     start: Annotated[
         str,
@@ -152,11 +227,13 @@ def sample(
     ] = "buffer",
     seed: Seed = 0,
     device: Device = "auto",
+    quiet: Quiet = False,
 ) -> None:
     """Generate new rows by Langevin dynamics."""
-    from gedikit.cli import using
+    from gedikit.cli import inference
 
-    using.sample(run, output, n, cluster=cluster, steps=steps, start=start, seed=seed, device=device)
+    set_output(quiet, False)
+    inference.sample(run, output, n, cluster=cluster, steps=steps, start=start, seed=seed, device=device)
 
 
 @app.command()
@@ -179,29 +256,29 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Print what can be measured as JSON with protocols: agreement with labels, density, and more if asked for."""
-    from gedikit.cli import using
+    from gedikit.cli import inference
 
-    using.evaluate(run, data, device, probes=probes, fid=fid, outside=ood or [], steps=steps, seed=seed)
+    inference.evaluate(run, data, device, probes=probes, fid=fid, outside=ood or [], steps=steps, seed=seed)
 
 
 @app.command()
 def diagnose(
     run: RunPath,
     data: Annotated[str | None, typer.Argument(help="Rows the model was not trained on, if there are any.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Tell which failure mode a run has hit, if any, and what to change."""
-    from gedikit.cli import using
+    from gedikit.cli import inference
 
-    using.diagnose(run, data, as_json)
+    inference.diagnose(run, data, as_json)
 
 
 @app.command()
 def report(run: RunPath) -> None:
     """Write the run's report, one HTML file that opens without a network."""
-    from gedikit.cli import using
+    from gedikit.cli import inference
 
-    typer.echo(using.report(run))
+    typer.echo(inference.report(run))
 
 
 @app.command()
@@ -209,7 +286,7 @@ def theory(seed: Seed = 0) -> None:
     """Compute what the paper proves and print it: its lemmas, its bound, and the table of failure modes."""
     from rich.console import Console
 
-    from gedikit.theory.show import show
+    from gedikit.paper.theory.show import show
 
     if not show(Console(), seed):
         raise typer.Exit(1)
@@ -240,11 +317,11 @@ def reproduce_toy(
     """Moons and circles: seven methods, GEDI as printed and by default, with the paper's tables and figures."""
     from rich.console import Console
 
-    from gedikit.reproduce import toy
-    from gedikit.reproduce.running import Plan
+    from gedikit.paper.reproduce import toy
+    from gedikit.paper.reproduce.running import Request
 
-    plan = Plan(out, seeds, first_seed, iters, device, workers)
-    typer.echo(toy.reproduce(plan, Console(stderr=True), all_printed=all_printed))
+    request = Request(out, seeds, first_seed, iters, device, workers)
+    typer.echo(toy.reproduce(request, Console(stderr=True), all_printed=all_printed))
 
 
 @reproductions.command("sensitivity")
@@ -262,11 +339,11 @@ def reproduce_sensitivity(
     """The weights of invariance and prior over {0, 10, …, 50}², as heat maps of the NMI."""
     from rich.console import Console
 
-    from gedikit.reproduce import sensitivity
-    from gedikit.reproduce.running import Plan
+    from gedikit.paper.reproduce import sensitivity
+    from gedikit.paper.reproduce.running import Request
 
-    plan = Plan(out, seeds, first_seed, iters, device, workers)
-    typer.echo(sensitivity.reproduce(plan, method, Console(stderr=True)))
+    request = Request(out, seeds, first_seed, iters, device, workers)
+    typer.echo(sensitivity.reproduce(request, method, Console(stderr=True)))
 
 
 @reproductions.command("addition")
@@ -294,13 +371,13 @@ def reproduce_addition(
     """Digits from sums: three MNIST images an example, of which only a + b = c is known. Needs MNIST (data get)."""
     from rich.console import Console
 
-    from gedikit.reproduce import addition
-    from gedikit.reproduce.running import Plan
-    from gedikit.reproduce.sums import Sums
+    from gedikit.paper.reproduce import addition
+    from gedikit.paper.reproduce.running import Request
+    from gedikit.paper.reproduce.sums import Sums
 
-    plan = Plan(out, seeds, first_seed, iters, device, workers)
+    request = Request(out, seeds, first_seed, iters, device, workers)
     sums = Sums(digits)
-    typer.echo(addition.reproduce(plan, Console(stderr=True), examples or [], sums, printed=printed))
+    typer.echo(addition.reproduce(request, Console(stderr=True), examples or [], sums, printed=printed))
 
 
 app.add_typer(image_data, name="data")
@@ -323,16 +400,16 @@ def bench(
 
 
 @app.command()
-def methods() -> None:
+def methods(as_json: Json = False) -> None:
     """List the methods."""
-    from gedikit.cli import tables
+    from gedikit.cli import listing
 
-    tables.show_methods()
+    listing.show_methods(as_json=as_json)
 
 
 @app.command()
 def datasets() -> None:
     """List the built-in data sets."""
-    from gedikit.cli import tables
+    from gedikit.cli import listing
 
-    tables.show_datasets()
+    listing.show_datasets()

@@ -19,7 +19,7 @@ def list_data() -> None:
     """Show which image data sets are there, and where they are looked for."""
     from rich.console import Console
 
-    from gedikit.cli.tables import plain_table
+    from gedikit.cli.listing import plain_table
     from gedikit.data.download import RELEASES
     from gedikit.data.official import OFFICIAL, data_root, is_partly_there, is_there
 

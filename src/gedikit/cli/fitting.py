@@ -1,6 +1,12 @@
 """The commands that train."""
 
-from contextlib import nullcontext
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,23 +14,53 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gedikit.cli import figures as measured
-from gedikit.cli.reading import console, is_folder, load_run, other_rows, read_data, rows_of, title_of
-from gedikit.cli.using import write_predictions, write_report
+from gedikit.callbacks import Callback, ProgressLine
+from gedikit.cli import measuring
+from gedikit.cli.inference import write_predictions, write_report
+from gedikit.cli.loading import is_folder, load_run, other_rows, read_data, rows_of, title_of
+from gedikit.cli.output import console, detail
+from gedikit.components import import_plugin, merge, parse_assignments
+from gedikit.components.tree import expand
+from gedikit.config import Execution
 from gedikit.data import sources
-from gedikit.data.image_views import batches_per_epoch
-from gedikit.errors import UsageError
+from gedikit.diagnosis import Diagnosis
+from gedikit.errors import Unhealthy, UsageError
 from gedikit.estimator import GEDI
 from gedikit.evaluation import clustering_figures
-from gedikit.methods import get_method
-from gedikit.progress import ProgressLine
-from gedikit.recipes import check_like
+from gedikit.legacy import FIRST_WITH_PLANS
+from gedikit.methods import methods
+from gedikit.planning import Asked, check_prior, check_rows, plan, split_execution
+from gedikit.profile import DataProfile
+from gedikit.progress import Forecast
 from gedikit.runs import Run, RunConfig, RunRecorder
-from gedikit.settings import Settings, parse_assignments
-from gedikit.training import Observer
-from gedikit.training.checks import check_prior, check_rows
 from gedikit.training.devices import resolve_device
-from gedikit.training.fit import fingerprint, resolve
+from gedikit.training.fit import fingerprint
+from gedikit.views.image_views import batches_per_epoch
+
+DEFAULT_CLUSTERS = 8
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What a command asks of a fit; None and empty mean that it was not said."""
+
+    clusters: int | None = None
+    method: str | None = None
+    seed: int | None = None
+    iters: int | None = None
+    epochs: int | None = None
+    assignments: Sequence[str] = ()
+    prior: str | None = None
+    device: str | None = None
+    image_size: int | None = None
+    views: str | None = None
+    budget: str | None = None
+    imports: Sequence[str] = ()
+
+    def given(self) -> list[str]:
+        """The options that were typed."""
+        spelled = {"assignments": "set", "imports": "import", "image_size": "image-size"}
+        return [f"--{spelled.get(name, name)}" for name, value in vars(self).items() if value not in (None, (), [])]
 
 
 def demo(data: str, out: Path, seed: int) -> None:
@@ -32,7 +68,7 @@ def demo(data: str, out: Path, seed: int) -> None:
         raise UsageError(f"demo takes a built-in data set ({', '.join(sources.BUILTIN)}), not {data!r}")
     if Run(out).exists:
         Run(out).remove()
-    fit(data, seed=seed, out=out)
+    fit(data, FitRequest(seed=seed), out=out)
     test = sources.load(data, split="test", seed=seed)
     fitted = load_run(out, "cpu")
     console.print("\nAgainst labels the training never saw, with k-means beside it:")
@@ -48,101 +84,101 @@ def demo(data: str, out: Path, seed: int) -> None:
 
 def fit(
     data: str | None,
+    request: FitRequest,
     *,
-    clusters: int | None = None,
-    method: str | None = None,
-    seed: int | None = None,
-    iters: int | None = None,
-    epochs: int | None = None,
     out: Path | None = None,
     resume: bool = False,
-    assignments: list[str] | None = None,
-    prior: str | None = None,
-    device: str | None = None,
-    image_size: int | None = None,
-    like: str | None = None,
     evaluate_every: int = 10,
+    strict: bool = False,
+    as_json: bool = False,
 ) -> None:
+    began = time.monotonic()
     if resume:
-        given = {
-            "--clusters": clusters,
-            "--method": method,
-            "--seed": seed,
-            "--iters": iters,
-            "--epochs": epochs,
-            "--image-size": image_size,
-            "--like": like,
-            "--set": assignments or None,
-            "--prior": prior,
-            "--device": device,
-        }
-        run, config, dataset = _resumed(data, out, [name for name, value in given.items() if value is not None])
+        run, config, dataset = _resumed(data, out, request)
     else:
         if data is None:
-            raise UsageError("fit needs DATA: a built-in data set or a file")
-        changes: dict[str, Any] = dict(parse_assignments(assignments or []))
-        if iters is not None and epochs is not None:
-            raise UsageError("--iters and --epochs both say how long to train: give one")
-        if epochs is not None and epochs < 1:
-            raise UsageError(f"--epochs must be at least 1, not {epochs}")
-        if iters is not None:
-            changes["iterations"] = iters
-        if epochs is not None:
-            changes["epochs"] = epochs
-        if image_size is not None and not is_folder(data):
-            raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
-        size = sources.IMAGE_SIZE if image_size is None else image_size
-        config, dataset = _new(
-            data, clusters, method or "gedi", seed or 0, changes, prior, device or "auto", size, like
-        )
-        run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.method}-{config.seed}")
+            raise UsageError("fit needs DATA: a built-in data set, a file or a folder of pictures")
+        config, dataset = planned(data, request)
+        run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.plan.method}-{config.plan.seed}")
         run.create(config)
-    _train(run, config, dataset, evaluate_every)
+    verdict, rows = _train(run, config, dataset, evaluate_every)
+    if as_json:
+        sys.stdout.write(json.dumps(_summary(run, config, verdict, rows, time.monotonic() - began), indent=2) + "\n")
+    if strict and not verdict.healthy:
+        raise Unhealthy(f"{run.path}: {verdict.verdict}: {verdict.explanation}")
 
 
-def _new(
-    data: str,
-    clusters: int | None,
-    method: str,
-    seed: int,
-    changes: dict[str, Any],
-    prior: str | None,
-    device: str,
-    image_size: int,
-    like: str | None,
-) -> tuple[RunConfig, sources.Dataset]:
+def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset]:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
+    for module in request.imports:
+        import_plugin(module)
+    changes, computed = _changes(data, request)
+    seed = request.seed or 0
     if seed < 0:
         raise UsageError(f"--seed must not be negative, not {seed}")
-    n_clusters = clusters if clusters is not None else sources.default_clusters(data) or 8
-    class_prior = check_prior(_parse_prior(prior), n_clusters)
-    chosen = get_method(method)
-    if chosen.needs_rules:
-        raise UsageError(f"{method!r} learns from rules, which have no command: use GEDI.fit_examples in Python")
-    wanted = chosen.settings(**changes)  # what is wrong with them is said before data is read
-    check_like(like)
-    on_gpu = resolve_device(device).type == "cuda"
-    dataset = read_data(data, seed, image_size=image_size)
-    check_rows(dataset.x, n_clusters)
-    asked = wanted.image_shape or dataset.image_shape or ()
-    forced = wanted.network == "resnet8"
-    settings = chosen.settings_for(asked, data, on_gpu=on_gpu, like=like, forced=forced, **changes)
+    n_clusters = request.clusters if request.clusters is not None else sources.default_clusters(data)
+    asked = Asked(
+        DEFAULT_CLUSTERS if n_clusters is None else n_clusters,
+        request.method or "gedi",
+        _parse_prior(request.prior),
+        request.views or "auto",
+        request.budget or "default",
+        seed,
+        changes,
+    )
+    _check_early(asked)
+    execution = Execution.of({"device": request.device or "auto", **computed})
+    resolve_device(execution.device)
+    size = sources.IMAGE_SIZE if request.image_size is None else request.image_size
+    dataset = read_data(data, seed, image_size=size)
+    check_rows(dataset.x, asked.n_clusters)
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
+    made = plan(DataProfile.of(dataset.x, dataset.image_shape or ()), asked)
+    pictures = made.config.data.image_shape or dataset.image_shape or ()
     config = RunConfig(
         source=data if data in sources.BUILTIN else str(Path(data).resolve()),
-        method=method,
-        n_clusters=n_clusters,
-        seed=seed,
         data_seed=seed,
-        device=device,
-        prior=tuple(class_prior.tolist()),
         columns=dataset.columns,
-        image_shape=asked if dataset.x.dtype == np.uint8 else (),
+        image_shape=pictures if dataset.x.dtype == np.uint8 else (),
         fingerprint=fingerprint(dataset.x),
-        settings=resolve(settings, *dataset.x.shape).as_dict(),
+        imports=tuple(_whole_path(module) for module in request.imports),
+        plan=made,
+        execution=execution,
     )
     return config, dataset
+
+
+def _changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that were asked for, about the fit and about how it is computed."""
+    if request.iters is not None and request.epochs is not None:
+        raise UsageError("--iters and --epochs both say how long to train: give one")
+    if request.epochs is not None and request.epochs < 1:
+        raise UsageError(f"--epochs must be at least 1, not {request.epochs}")
+    if request.image_size is not None and not is_folder(data):
+        raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
+    changes, computed = split_execution(parse_assignments(request.assignments))
+    if request.iters is not None:
+        changes = merge(changes, expand({"optimiser.iterations": request.iters, "optimiser.epochs": 0}))
+    if request.epochs is not None:
+        changes = merge(changes, expand({"optimiser.epochs": request.epochs}))
+    return changes, computed
+
+
+def _check_early(asked: Asked) -> None:
+    """Say what is wrong with the request before data is read."""
+    method = methods[asked.method]
+    if method.needs_examples:
+        raise UsageError(
+            f"{asked.method!r} learns from rules, which have no command: use GEDI.fit_examples in Python"
+        )
+    if asked.n_clusters < 1:
+        raise UsageError(f"n_clusters must be at least 1, not {asked.n_clusters}")
+    check_prior(None if asked.prior is None else np.asarray(asked.prior), asked.n_clusters)
+
+
+def _whole_path(module: str) -> str:
+    return str(Path(module).resolve()) if module.endswith(".py") else module
 
 
 def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
@@ -153,71 +189,114 @@ def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
     return clusters
 
 
-def _resumed(data: str | None, out: Path | None, given: list[str]) -> tuple[Run, RunConfig, sources.Dataset]:
+def _resumed(
+    data: str | None, out: Path | None, request: FitRequest
+) -> tuple[Run, RunConfig, sources.Dataset]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to go on?")
+    given = request.given()
     if given:
-        raise UsageError(f"--resume goes on with the settings of the run: leave out {', '.join(given)}")
+        raise UsageError(f"--resume goes on with the plan of the run: leave out {', '.join(given)}")
     run = Run(out)
     config = run.config()
+    if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
+        raise UsageError(f"{out} was begun by gedikit 0.1: finish it with that version, or begin anew")
     dataset = rows_of(config, data or config.source)
     if fingerprint(dataset.x) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than {data or config.source} holds now")
     return run, config, dataset
 
 
-def _train(run: Run, config: RunConfig, dataset: sources.Dataset, evaluate_every: int) -> None:
-    """Train unless that is done, then write what a finished run has; the way back is given up last."""
+def _train(
+    run: Run, config: RunConfig, dataset: sources.Dataset, evaluate_every: int
+) -> tuple[Diagnosis, int]:
+    """Train unless that is done, then write what a finished run has; checkpoints are removed last."""
+    made = config.plan
     if run.model_path.exists():
         console.print(f"{run.path} is trained already")
+        fitted = load_run(run.path, config.execution.device)
     else:
         checkpoint = run.latest_checkpoint(config.fingerprint)
         at = checkpoint[1]["iteration"] if checkpoint else 0
-        console.print(_plan(config, at))
-        model = GEDI(
-            config.n_clusters,
-            method=config.method,
-            prior=config.prior,
-            options=Settings().replace(**config.settings).as_dict(),  # what it does not name is not up to recipes
-            random_state=config.seed,
-            device=config.device,
-        )
-        with ProgressLine(console) as line:
-            shown = _watching(line, run, config, evaluate_every, len(dataset.x))
-            with RunRecorder(run, config, shown) as recorder:
-                model.fit_observed(dataset.x, recorder, checkpoint, run.history(up_to=at))
+        console.print(_about(config, at))
+        for decision in made.decisions:
+            detail(f"  {decision.what}: {decision.choice} ({decision.reason})")
+        model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
+        with ExitStack() as stack:
+            line = stack.enter_context(ProgressLine(console))
+            recorder = stack.enter_context(RunRecorder(run, config))
+            followers: list[Callback] = [recorder, line, Forecast(console, _cheaper(config, dataset))]
+            followers += _evaluations(run, config, evaluate_every, len(dataset.x), line)
+            model.fit_planned(made, dataset.x, followers, checkpoint=checkpoint, history=run.history(up_to=at))
+        fitted = model.fitted_
         model.save(run.model_path)
-    fitted = load_run(run.path, config.device)
     with console.status("writing the report") if console.is_terminal else nullcontext():
-        rows = write_predictions(fitted, iter([sources.Block(dataset.x, dataset.names)]), run.labels_path)
-        verdict = write_report(run, config, fitted, dataset)
+        predictions = fitted.training_predictions or fitted.predictions(dataset.x)
+        block = sources.Block(dataset.x, dataset.names)
+        rows = write_predictions(fitted, [(block, predictions)], run.labels_path)
+        verdict = write_report(run, config, fitted, dataset, predictions)
     run.forget_checkpoints()
     console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
     if not verdict.healthy:
         console.print(verdict.advice)
     console.print(f"clusters of {rows} {'pictures' if dataset.names else 'rows'}: {run.labels_path}")
     console.print(f"report: {run.report_path}")
+    return verdict, rows
 
 
-def _plan(config: RunConfig, at: int) -> str:
+def _summary(run: Run, config: RunConfig, verdict: Diagnosis, rows: int, seconds: float) -> dict[str, Any]:
+    history = run.history().rows
+    return {
+        "run": str(run.path),
+        "method": config.plan.method,
+        "n_clusters": config.plan.n_clusters,
+        "seed": config.plan.seed,
+        "rows": rows,
+        "iterations": config.plan.config.optimiser.iterations,
+        "seconds": round(seconds, 2),
+        "diagnosis": verdict.as_dict(),
+        "metrics": history[-1] if history else {},
+        "labels": str(run.labels_path),
+        "report": str(run.report_path),
+        "model": str(run.model_path),
+    }
+
+
+def _about(config: RunConfig, at: int) -> str:
     """What is about to happen, in a line."""
-    iterations, where = config.settings["iterations"], resolve_device(config.device)
+    made = config.plan
+    iterations, where = made.config.optimiser.iterations, resolve_device(config.execution.device)
     if at:
         return f"going on at iteration {at} of {iterations}"
     place = "the CPU" if where.type == "cpu" else torch.cuda.get_device_name(where)
-    clusters = "1 cluster" if config.n_clusters == 1 else f"{config.n_clusters} clusters"
-    return f"training {config.method}: {clusters}, {iterations} iterations on {place}"
+    clusters = "1 cluster" if made.n_clusters == 1 else f"{made.n_clusters} clusters"
+    return f"training {made.method}: {clusters}, {iterations} iterations on {place}"
 
 
-def _watching(line: Observer, run: Run, config: RunConfig, epochs: int, n_rows: int) -> Observer:
+def _cheaper(config: RunConfig, dataset: sources.Dataset) -> dict[str, float]:
+    """Budgets that would take less, and the share of this plan's work that they are."""
+    made = config.plan
+    found = {}
+    for budget in ("quick", "default"):
+        asked = Asked(made.n_clusters, made.method, made.prior, "auto", budget, made.seed)
+        other = plan(DataProfile(len(dataset.x), dataset.x.shape[1], made.data.image_shape), asked)
+        share = other.cost() / made.cost()
+        if share < 1:
+            found[budget] = share
+    return found
+
+
+def _evaluations(
+    run: Run, config: RunConfig, epochs: int, n_rows: int, line: ProgressLine
+) -> list[Callback]:
     """Built-in images come with a labelled test set that the training can be watched by."""
-    settings = config.settings
-    if not (epochs and settings["image_shape"] and config.source in sources.BUILTIN):
-        return line
-    if get_method(config.method).labels != "posterior":
-        return line
-    every = epochs * batches_per_epoch(n_rows, min(settings["batch_size"], n_rows))
-    return measured.TestSetWatch(line, run, other_rows(config, config.source), every)
+    made = config.plan
+    if not (epochs and made.config.data.image_shape and config.source in sources.BUILTIN):
+        return []
+    if not made.trains_posterior:
+        return []
+    every = epochs * batches_per_epoch(n_rows, made.config.optimiser.batch_size)
+    return [measuring.TestSetEvaluation(run, other_rows(config, config.source), every, line.on_event)]
 
 
 def _parse_prior(text: str | None) -> NDArray[np.float64] | None:
@@ -227,3 +306,16 @@ def _parse_prior(text: str | None) -> NDArray[np.float64] | None:
         return np.array([float(v) for v in text.split(",")])
     except ValueError:
         raise UsageError(f"--prior takes numbers separated by commas, not {text!r}") from None
+
+
+def show_plan(data: str, request: FitRequest, *, as_json: bool) -> None:
+    """Print what a fit would do and why, without fitting."""
+    config, _ = planned(data, request)
+    if as_json:
+        sys.stdout.write(json.dumps(config.plan.tree(), indent=2) + "\n")
+        return
+    from gedikit.cli.listing import print_plan
+
+    print_plan(config.plan)
+
+

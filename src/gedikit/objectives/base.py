@@ -151,6 +151,8 @@ class Objective(Component):
     capturable: ClassVar[bool] = True  # False where it waits for the device, as some factorisations do
     needs_examples: ClassVar[bool] = False  # of a constraint
     standalone: ClassVar[bool] = True  # whether it is a method by itself
+    title: ClassVar[str] = ""  # of its curve in the report; its name if empty
+    caption: ClassVar[str] = "What the method minimises."
 
     def __call__(self, out: Outputs, memory: Memory) -> tuple[Float[Tensor, "*m"], Memory]:
         """The loss of the batch, one value a model, and what to remember."""

@@ -40,6 +40,8 @@ class Invariance(Objective):
     summary: ClassVar[str] = "equal and certain labels for two views"
     reference: ClassVar[str] = PAPER + "; cf. IMSAT (Hu et al., 2017)"
     standalone: ClassVar[bool] = False
+    title: ClassVar[str] = "Invariance loss"
+    caption: ClassVar[str] = "0 when a row and its view always get the same cluster, with certainty."
 
     def __call__(self, out: Outputs, memory: Memory) -> tuple[Tensor, Memory]:
         log_p, view = out.log_p, out.view_log_p

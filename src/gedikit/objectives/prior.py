@@ -53,6 +53,8 @@ class Prior(Objective):
     summary: ClassVar[str] = "clusters are used as often as the prior says"
     reference: ClassVar[str] = PAPER + "; cf. IMSAT (Hu et al., 2017)"
     standalone: ClassVar[bool] = False
+    title: ClassVar[str] = "Prior loss"
+    caption: ClassVar[str] = "At its optimum when the clusters are as large as the prior expects."
 
     def __call__(self, out: Outputs, memory: Memory) -> tuple[Tensor, Memory]:
         return both_views(self.symmetric, lambda log_p: prior.formula(log_p, out.log_prior), out), memory

@@ -60,6 +60,8 @@ class PseudoLabels(Objective):
     summary: ClassVar[str] = "start from spectral clusters of neighbours"
     reference: ClassVar[str] = PAPER + "; cf. SCAN (Van Gansbeke et al., 2020)"
     standalone: ClassVar[bool] = False
+    title: ClassVar[str] = "Pseudo-label loss"
+    caption: ClassVar[str] = "Cross-entropy to the spectral clusters of neighbours that the training starts from."
 
     def __call__(self, out: Outputs, memory: Memory) -> tuple[Tensor, Memory]:
         assert self._targets is not None, "bound before the training"

@@ -1,8 +1,13 @@
-"""What the paper prints, as methods whose names end in -as-printed: every setting is fixed."""
+"""The paper's recipes: what it prints, as methods with -as-printed in their names, and what works on its images.
+
+A recipe that is printed fixes every setting. One that works is asked for like any other fit, by what the pictures of
+a data set show and by the size that its figures were recorded with.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from gedikit.components import Tree, merge
 from gedikit.methods import Method, methods, register_method
@@ -87,12 +92,30 @@ IMAGES: Mapping[str, Tree] = MappingProxyType(
         "mnist": merge(merge(_IMAGES, _SIXTY), {"views": {"noise": 0.2}}),
     }
 )
+# what the pictures of a data set are of
+WORKING: Mapping[str, str] = MappingProxyType(
+    {
+        "mnist": "drawings",
+        "fashion-mnist": "things",
+        "cifar10": "photos",
+        "cifar100": "photos",
+        "svhn": "writing",
+    }
+)
 ON_IMAGES = ("gedi", "gedi-no-gen", "jem", "barlow-twins", "swav", "gedi-nesy")
 
 
 def printed(name: str, data: str | None = None) -> Method:
     """The method as printed for synthetic data, or for one of the paper's data sets of images."""
     return methods[f"{name}{PRINTED}" + (f"-{data}" if data else "")]
+
+
+def working(data: str, *, small: bool = False) -> dict[str, Any]:
+    """What to ask of a fit to one of the data sets of images, as `Asked`, `GEDI` and `FitRequest` take it.
+
+    The figures of the results were recorded on a GPU; `small` is for a CPU.
+    """
+    return {"views": WORKING[data], "budget": "quick" if small else "best"}
 
 
 def _register() -> None:

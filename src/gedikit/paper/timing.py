@@ -9,14 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gedikit.bench.published import PublishedLoop
-from gedikit.data.augment import PRESETS
-from gedikit.methods import get_method
-from gedikit.recipes import PRINTED_IMAGES
-from gedikit.settings import Settings
+from gedikit import planning
+from gedikit.config import Execution
+from gedikit.encoders.resnet8 import ResNet8Encoder
+from gedikit.model import frozen
+from gedikit.paper.published_loop import ImageLoop
+from gedikit.paper.recipes import printed
+from gedikit.planning import Asked, Plan
+from gedikit.profile import DataProfile
 from gedikit.training.devices import cudnn_flags, tuned_convolutions
-from gedikit.training.fit import Prepared, prepare
+from gedikit.training.fit import Setup, prepare
 from gedikit.training.state import TrainState
+from gedikit.training.step import SAMPLER, quick_products
 
 _IMAGES = 2048
 _CLUSTERS = 10
@@ -31,6 +35,8 @@ FLAGS: dict[str, dict[str, bool]] = {
 
 @dataclass(frozen=True)
 class Timing:
+    """Seconds and operations of an iteration."""
+
     batch_size: int
     published: dict[str, float]  # seconds an iteration, by how the loop is run
     ours: float
@@ -38,33 +44,36 @@ class Timing:
     flop: float  # of an iteration, for the network as it is defined
     sampling_flop: float
     start: float  # seconds until the first captured iteration
-    memory: float  # bytes of the device
+    memory: int  # bytes of the device
 
 
-def bench_settings(batch_size: int, width: int, steps: int, side: int) -> Settings:
+def bench_plan(batch_size: int, width: int, steps: int, side: int) -> Plan:
     """The paper's recipe for CIFAR-10, at this size."""
-    changes = {"batch_size": batch_size, "negatives": batch_size, "width": width, "steps": steps}
-    return get_method("gedi").settings(
-        PRINTED_IMAGES["cifar10"], image_shape=(side, side, 3), epochs=0, iterations=10**6, log_every=100, **changes
-    )
+    config = {
+        "data": {"name": "image"},  # however small
+        "encoder": {"width": width},
+        "sampler": {"samples": batch_size, "steps": steps},
+        "optimiser": {"batch_size": batch_size, "epochs": 0, "iterations": 10**6},
+    }
+    data = DataProfile(max(_IMAGES, batch_size), 3 * side**2, (side, side, 3))
+    return planning.plan(data, Asked(_CLUSTERS, printed("gedi", "cifar10").name, config=config))
 
 
-def prepared(settings: Settings, device: str) -> Prepared:
+def prepared(plan: Plan, device: str) -> Setup:
     """Random images are as slow as real ones."""
-    shape = (max(_IMAGES, settings.batch_size), int(np.prod(settings.image_shape)))
+    shape = (plan.data.n_rows, plan.data.n_features)
     x = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    return prepare(x, get_method("gedi"), settings, n_clusters=_CLUSTERS, device=device)
+    return prepare(plan, x, execution=Execution(device=device, log_every=100))
 
 
-def compare(settings: Settings, device: str, *, repeats: int = 20, blocks: int = 3) -> Timing:
+def compare(plan: Plan, device: str, *, repeats: int = 20, blocks: int = 3) -> Timing:
     """Blocks of both loops in turn, so that both see the same disturbances; medians of the blocks."""
-    ready = prepared(settings, device)
+    ready = prepared(plan, device)
     state = ready.new_state()
-    pixels = torch.from_numpy(ready.x).to(ready.device)
-    loop = PublishedLoop(copy.deepcopy(ready.network), pixels, PRESETS[settings.augmentation], settings)
+    loop = ImageLoop(copy.deepcopy(ready.network), torch.from_numpy(ready.x).to(ready.device), plan)
 
     def ours() -> None:
-        ready.step(state, measure=(state.iteration + 1) % settings.log_every == 0)
+        ready.step(state, measure=(state.iteration + 1) % ready.execution.log_every == 0)
 
     if ready.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(ready.device)
@@ -84,40 +93,47 @@ def compare(settings: Settings, device: str, *, repeats: int = 20, blocks: int =
         for name, values in published.items():
             with cudnn_flags(**flags[name]):
                 values.append(timed(loop.step, max(1, repeats // 4), ready.device))
-    forward = forward_flop(settings) * settings.batch_size
+    batch_size, steps = loop.batch_size, loop.sampler.steps
+    forward = forward_flop(plan) * batch_size
     return Timing(
-        settings.batch_size,
+        batch_size,
         {name: statistics.median(values) for name, values in published.items()},
         statistics.median(own),
         sampling,
-        flop=forward * (2 * settings.steps + 9),  # three parts of the batch: forwards, and backwards twice as much
-        sampling_flop=forward * 2 * settings.steps,
+        flop=forward * (2 * steps + 9),  # three parts of the batch: forwards, and backwards twice as much
+        sampling_flop=forward * 2 * steps,
         start=start,
         memory=memory,
     )
 
 
-def sampler(ready: Prepared, state: TrainState) -> Callable[[], object]:
+def sampler(ready: Setup, state: TrainState) -> Callable[[], object]:
     """The SGLD steps of an iteration alone, captured like the iteration."""
-    assert ready.negatives is not None
-    draw = ready.negatives.draw
+    source, generator = ready.source, state.generator
+    assert source is not None and isinstance(generator, torch.Generator)
+
+    def draw() -> None:
+        with frozen(state.network), quick_products():
+            source.draw(state.log_density, state.memory[SAMPLER], generator)
+
     if ready.device.type != "cuda":
-        return lambda: draw(state)
+        return draw
     for _ in range(2):
-        draw(state)
+        draw()
     graph = torch.cuda.CUDAGraph()
-    assert isinstance(state.generator, torch.Generator)
-    graph.register_generator_state(state.generator)
+    graph.register_generator_state(generator)
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
-        draw(state)
+        draw()
     return graph.replay
 
 
-def forward_flop(settings: Settings) -> float:
+def forward_flop(plan: Plan) -> float:
     """Of one image through the network as it is defined: two operations a product."""
-    height, across, channels = settings.image_shape
-    pixels, f = height * across, settings.width
+    encoder = plan.config.encoder
+    assert isinstance(encoder, ResNet8Encoder)
+    height, across, channels = plan.config.data.image_shape
+    pixels, f = height * across, encoder.width
     stem = pixels * 9 * channels * f + pixels // 4 * channels * f
     inner = 9 * f * f * (pixels + 2 * pixels // 4 + 4 * pixels // 16)
     return 2.0 * (stem + inner + 4 * f * f + f * _CLUSTERS)

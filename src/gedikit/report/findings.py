@@ -1,14 +1,12 @@
-"""What the model says about the rows of the report, computed once."""
+"""What the model says about the rows of the report."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from gedikit.fitted import FittedModel
+from gedikit.fitted import FittedModel, Predictions
 
 _MAX_PLOTTED = 5000
 
@@ -34,27 +32,19 @@ class Findings:
         return members[np.argsort(-self.membership[members], kind="stable")[:n]]
 
 
-def find(fitted: FittedModel, x: NDArray[Any]) -> Findings:
+def find(fitted: FittedModel, predictions: Predictions) -> Findings:
+    """What the page shows of predictions."""
     has_density = fitted.models_density
-    parts = [_of_block(logits, log_density, has_density) for logits, log_density in fitted.evaluate(x)]
-    labels, membership, density = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    clusters = labels.astype(np.int64)
-    return Findings(
-        clusters=clusters,
-        membership=membership,
-        log_density=density - (fitted.log_normaliser or 0.0) if has_density else None,
-        outlier_score=fitted.outlier_score(density) if has_density else None,
-        sizes=np.bincount(clusters, minlength=fitted.n_clusters),
-    )
-
-
-def _of_block(logits: Tensor, log_density: Tensor, has_density: bool) -> tuple[NDArray[Any], ...]:
-    log_density = log_density.double()
-    log_p = logits.double().log_softmax(-1)
-    best = log_p.topk(min(2, log_p.shape[-1]), dim=-1).values
+    p = predictions
     # log p(x, y); without a density only by how much the cluster leads
-    membership = best[:, 0] + log_density if has_density else best[:, 0] - best[:, -1]
-    return tuple(part.cpu().numpy() for part in (logits.argmax(-1), membership, log_density))
+    membership = p.log_p + p.log_density if has_density else p.log_p - p.second_log_p
+    return Findings(
+        clusters=p.labels,
+        membership=membership,
+        log_density=p.log_density - (fitted.log_normaliser or 0.0) if has_density else None,
+        outlier_score=fitted.outlier_score(p.log_density) if has_density else None,
+        sizes=np.bincount(p.labels, minlength=fitted.n_clusters),
+    )
 
 
 def plotted_rows(n: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from gedikit.diagnosis import Diagnosis
 from gedikit.evaluation import Figure
-from gedikit.fitted import FittedModel
+from gedikit.fitted import FittedModel, Predictions
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class ReportData:
     title: str
     fitted: FittedModel
     x: NDArray[Any]  # the rows the report is about, in the units of the data
+    predictions: Predictions  # of these rows
     labels: NDArray[Any] | None  # true labels, only to show agreement with them
     image_shape: tuple[int, int, int] | None  # height, width, channels: rows are images flattened in that order
     history: list[dict[str, float]]
@@ -24,7 +25,7 @@ class ReportData:
     columns: tuple[str, ...] | None
     names: tuple[str, ...] = ()  # of the rows
     skipped: tuple[tuple[str, str], ...] = ()  # files that could not be read, and why
-    evaluations: tuple[dict[str, float], ...] = ()  # looks at labelled rows during the training
+    evaluations: tuple[dict[str, float], ...] = ()  # on labelled rows during the training
 
     @property
     def column_names(self) -> tuple[str, ...]:

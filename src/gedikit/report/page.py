@@ -16,7 +16,7 @@ _MILD = ("unused clusters", "label inconsistency")
 
 def render(data: ReportData) -> str:
     """The page as HTML; nothing in it points outside the file."""
-    found = find(data.fitted, data.x)
+    found = find(data.fitted, data.predictions)
     return page_template("gedikit.report").render(**_summary(data, found), **_body(data, found))
 
 
@@ -35,7 +35,8 @@ def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
         "agreement": tables.agreement(data, found),
         "events": data.fitted.info.get("events", []),
         "curves": sections.curves(data),
-        "settings": data.fitted.settings.as_dict(),
+        "decisions": data.fitted.plan.decisions,
+        "settings": data.fitted.plan.config.tree(),
     }
 
 

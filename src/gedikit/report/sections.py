@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gedikit.methods import get_method
+from gedikit.densities.base import GENERATIVE
 from gedikit.report import plots
 from gedikit.report.findings import Findings, plotted_rows
 from gedikit.report.inputs import ReportData
@@ -15,14 +15,7 @@ from gedikit.report.style import png_uri
 
 _SAMPLES = 500
 
-_CURVES = {
-    "invariance": ("Invariance loss", "0 when a point and its moved copy always get the same cluster."),
-    "prior": ("Prior loss", "At its best when the clusters are as large as the prior expects."),
-    "reading": (
-        "Distance from the start",
-        "Cross-entropy to the clusters of neighbours that the training starts from.",
-    ),
-    "generative": ("Generative loss", "Lower fits the data better; it has no known optimum."),
+_SIGNS = {
     "mutual_information": (
         "Mutual information",
         "What a cluster tells of its points, in nats; more is better.",
@@ -34,8 +27,10 @@ _CURVES = {
     ),
     "acceptance": ("Acceptance", "Share of the sampler's moves that were accepted; 0.57 suits MALA best."),
 }
+_GENERATIVE = ("Generative loss", "Lower fits the data better; it has no known optimum.")
+_OF_CHAINS = (_GENERATIVE[0], "Minus the energy gap: it should end near 0 and need not fall on the way.")
 
-_LOOKS = {"nmi": "NMI", "acc": "Accuracy"}
+_EVALUATED = {"nmi": "NMI", "acc": "Accuracy"}
 
 
 @dataclass(frozen=True)
@@ -50,17 +45,17 @@ def density_name(data: ReportData) -> str:
 
 
 def curves(data: ReportData) -> list[Picture]:
-    terms = get_method(data.fitted.method).terms
-    described = {name: (f"Loss of {name}", "What the method minimises.") for name in terms} | _CURVES
+    config = data.fitted.plan.config
+    losses = {name: (o.title or f"Loss of {name}", o.caption) for name, o in config.objectives.items()}
+    chains = config.sampler is not None and not config.sampler.weighted
+    described = losses | {GENERATIVE: _OF_CHAINS if chains else _GENERATIVE} | _SIGNS
     present = [name for name in described if any(name in row for row in data.history)]
     made = []
     for name in present:
         title, caption = described[name]
-        if name == "generative" and data.fitted.info["sampler"] in ("mala", "sgld"):
-            caption = "Minus the energy gap: it should end near 0 and need not fall on the way."
         panel = plots.loss_panel(data.history, name, data.optima.get(name))
         made.append(Picture(title, png_uri(panel), caption))
-    for name, what in _LOOKS.items():
+    for name, what in _EVALUATED.items():
         if any(name in row for row in data.evaluations):
             panel = plots.loss_panel(data.evaluations, name, None)
             made.append(Picture(f"{what} on the test set", png_uri(panel), "Watched, not trained on."))

@@ -39,7 +39,7 @@ def facts(data: ReportData, *, has_density: bool) -> list[tuple[str, str]]:
         ("method", fitted.method),
         ("labels", fitted.assignment.description),
         ("iterations", _whole(info.get("iterations"))),
-        ("seed", str(info.get("seed", ""))),
+        ("seed", str(fitted.plan.seed)),
         ("sampler", fitted.info["sampler"] if has_density else ""),
         ("versions", versions),
     ]

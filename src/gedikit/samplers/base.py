@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -67,6 +67,8 @@ class Sampler(Component):
 
     samples: int = setting(400, "points an iteration", above=0)
 
+    weighted: ClassVar[bool] = False  # True: weighted proposals instead of samples
+
     def prepare(self, context: SamplerContext) -> Source:
         """The sampler with what it needs of the data."""
         raise NotImplementedError
@@ -91,6 +93,11 @@ class Sampler(Component):
     def initialisation(self, rows: Float[Tensor, "*m r d"], box: Box) -> Start:  # noqa: ARG002
         """Where chains from noise begin."""
         return box.uniform
+
+    @property
+    def start_in_words(self) -> str:
+        """Where chains from noise begin, for protocols."""
+        return "uniform noise"
 
     @property
     def temperature(self) -> float:

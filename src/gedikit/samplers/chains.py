@@ -78,6 +78,11 @@ class ChainSampler(Sampler):
     def initialisation(self, rows: Float[Tensor, "*m r d"], box: Box) -> Start:
         return start(self.start, rows, box)
 
+    @property
+    def start_in_words(self) -> str:
+        gaussian = self.start == "gaussian"
+        return "Gaussian noise with the data's mean and covariance" if gaussian else super().start_in_words
+
     def prepare(self, context: SamplerContext) -> "Chains":
         if self.storage == "uint8" and not context.unit_range:
             raise UsageError("sampler.storage 'uint8' is for pixels: it would cut other chains off at ±1")

@@ -31,6 +31,7 @@ class Importance(Sampler):
 
     summary: ClassVar[str] = "importance-weighted proposals, for up to three features"
     reference: ClassVar[str] = "Bengio & Senécal, 2003"
+    weighted: ClassVar[bool] = True
 
     def prepare(self, context: SamplerContext) -> "WeightedProposals":
         generator, device, box = context.generator, context.device, context.box

@@ -12,23 +12,27 @@ from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
 
+from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.errors import DivergenceError, UsageError
 from gedikit.fitted import FittedModel
-from gedikit.methods import get_method
-from gedikit.recipes import image_recipe
-from gedikit.reproduce import addition_figures as figures
-from gedikit.reproduce.page import Section, Table, write_page
-from gedikit.reproduce.paper import ADDITION
-from gedikit.reproduce.running import Done, Plan, curve, key_of, run_all
-from gedikit.reproduce.sums import Sums
-from gedikit.settings import Settings
+from gedikit.methods import methods
+from gedikit.paper.recipes import PRINTED, printed, working
+from gedikit.paper.reproduce import addition_figures as figures
+from gedikit.paper.reproduce.page import Section, Table, write_page
+from gedikit.paper.reproduce.paper import ADDITION
+from gedikit.paper.reproduce.running import Done, Request, curve, key_of, run_all
+from gedikit.paper.reproduce.sums import Sums
+from gedikit.planning import Asked, ExamplesProfile, Plan, plan
+from gedikit.profile import DataProfile
+from gedikit.training.callbacks import Callback
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fit
-from gedikit.training.loop import History, Observer
+from gedikit.training.loop import History
 from gedikit.training.rules import Rules
 
-_CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "reading")
+_SHAPE = (28, 28, 1)
+_CURVES = ("iteration", "constraint", "invariance", "watched_invariance", "pseudo-labels")
 _SHOWN, _LOOKED_AT = 4, 100  # test examples
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gedikit.report.style import ACCENT, INK, MUTED, OPTIMUM, new_figure, png, quiet
 
 if TYPE_CHECKING:
-    from gedikit.reproduce.addition import Explained
+    from gedikit.paper.reproduce.addition import Explained
 
 _LINES: dict[str, tuple[str, Literal["-", ":"], str]] = {
     "constraint": (ACCENT, "-", "L_NESY"),

@@ -19,8 +19,8 @@ from gedikit.report.style import (
     png,
     quiet,
 )
-from gedikit.reproduce.fits import Picture, Result
-from gedikit.reproduce.paper import NAMES
+from gedikit.paper.reproduce.fits import Picture, Result
+from gedikit.paper.reproduce.paper import NAMES
 
 Drawn = Mapping[tuple[str, str], Result]
 _SIDE = 1.55  # inches of a panel

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from gedikit.config import Execution
 from gedikit.data.toy import N_CLASSES, SHAPES
 from gedikit.evaluation import clustering_figures, grid_log_normaliser
 from gedikit.fitted import FittedModel
-from gedikit.methods import get_method
+from gedikit.paper.reproduce.running import curve, key_of
+from gedikit.planning import Asked, Plan, plan
+from gedikit.profile import DataProfile
 from gedikit.report.findings import on_grid
-from gedikit.reproduce.running import curve, key_of
-from gedikit.training.loop import Observer
+from gedikit.training.callbacks import Callback
 from gedikit.training.many import Outcome, Task, fit_many
 
 N_TRAIN = N_TEST = 1000
@@ -23,11 +25,11 @@ _CURVES = ("iteration", "invariance", "prior", "watched_invariance", "watched_pr
 
 @dataclass(frozen=True)
 class Member:
-    """One fit of a group: which points, which seed, and the settings it changes."""
+    """One fit of a group: which points, which seed, and the weights of objectives it changes."""
 
     shape: str
     seed: int
-    changes: tuple[tuple[str, float], ...] = ()
+    weights: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ class Group:
     @property
     def key(self) -> str:
         """Names the group and all that is asked of it."""
-        settings = get_method(self.method).settings().as_dict()
-        return key_of(self.method, asdict(self), settings)
+        return key_of(self.method, asdict(self), self.plan(self.members[0]))
 
     @property
     def title(self) -> str:
@@ -53,17 +54,17 @@ class Group:
     def n_fits(self) -> int:
         return len(self.members)
 
-    def run(self, device: str, observer: Observer) -> "list[Result]":
+    def plan(self, member: Member) -> Plan:
+        config: dict[str, Any] = {f"objectives.{name}.weight": weight for name, weight in member.weights}
+        if self.iterations:
+            config["optimiser.iterations"] = self.iterations
+        data = DataProfile(N_TRAIN, n_features=2)
+        return plan(data, Asked(N_CLASSES[member.shape], self.method, seed=member.seed, config=config))
+
+    def run(self, device: str, callback: Callback) -> "list[Result]":
         """Train the group and measure its members on points they were not trained on."""
-        method = get_method(self.method)
-        tasks = []
-        for member in self.members:
-            settings = method.settings(**dict(member.changes))
-            if self.iterations:
-                settings = settings.replace(iterations=self.iterations)
-            points_of = points(member.shape, member.seed)[0]
-            tasks.append(Task(points_of, settings, member.seed, N_CLASSES[member.shape]))
-        outcomes = fit_many(tasks, method, device=device, observer=observer)
+        tasks = [Task(points(member.shape, member.seed)[0], self.plan(member)) for member in self.members]
+        outcomes = fit_many(tasks, execution=Execution(device=device), callbacks=[callback])
         return [_measured(self, m, o) for m, o in zip(self.members, outcomes, strict=True)]
 
     def read(self, values: dict[str, Any]) -> "Result":
@@ -84,10 +85,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Result:
+    """What was measured of a member, or why there is nothing to measure."""
+
     method: str
     shape: str
     seed: int
-    changes: dict[str, float]
+    weights: dict[str, float]
     nmi: float | None
     log_likelihood: float | None
     clusters_by: str
@@ -126,7 +129,7 @@ def _measured(group: Group, member: Member, outcome: Outcome) -> Result:
         group.method,
         member.shape,
         member.seed,
-        dict(member.changes),
+        dict(member.weights),
         nmi,
         likelihood,
         by,

@@ -12,6 +12,8 @@ from gedikit.version import __version__
 
 @dataclass(frozen=True)
 class Table:
+    """Cells as text."""
+
     head: list[str]
     rows: list[list[str]]
 
@@ -22,6 +24,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
+    """A part of a page; a picture has a name for its file."""
+
     title: str
     text: str
     table: Table | None = None
@@ -44,6 +48,6 @@ def write_page(out: Path, name: str, title: str, sections: Sequence[Section]) ->
             write_bytes(out / f"{section.name}.png", section.picture)
             markdown.append(f"![{section.title}]({section.name}.png)")
     write_text(out / f"{name}.md", "\n\n".join(markdown) + "\n")
-    html = page_template("gedikit.reproduce").render(title=title, version=__version__, sections=sections)
+    html = page_template("gedikit.paper.reproduce").render(title=title, version=__version__, sections=sections)
     write_text(out / f"{name}.html", html)
     return out / f"{name}.html"

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -18,18 +18,19 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+import gedikit
 from gedikit.errors import Interrupted, UsageError
+from gedikit.planning import Plan
 from gedikit.storage import write_text
+from gedikit.training.callbacks import Callback, FitView, Metrics
 from gedikit.training.devices import resolve_device
-from gedikit.training.loop import Observer
-from gedikit.training.state import TrainState
 from gedikit.version import __version__
 
 _CURVE_ROWS = 150
 
 
 @dataclass(frozen=True)
-class Plan:
+class Request:
     """What every reproduction is asked for."""
 
     out: Path
@@ -77,7 +78,7 @@ class Job(Protocol[R]):
     @property
     def n_fits(self) -> int: ...
 
-    def run(self, device: str, observer: Observer) -> list[R]: ...
+    def run(self, device: str, callback: Callback) -> list[R]: ...
 
     def read(self, values: dict[str, Any]) -> R:
         """A result from what was kept of it."""
@@ -86,6 +87,8 @@ class Job(Protocol[R]):
 
 @dataclass(frozen=True)
 class Done(Generic[R]):
+    """A job and what came out."""
+
     job: Job[R]
     results: list[R]
     seconds: float
@@ -96,14 +99,15 @@ class Done(Generic[R]):
 def code_digest() -> str:
     """Of all modules of the package: versions stay the same while it is worked on."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    for path in sorted(Path(gedikit.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def key_of(name: str, *content: object) -> str:
-    """A name for results that depend on all of `content`, and on the version."""
-    text = json.dumps([*content, __version__], sort_keys=True)
+def key_of(name: str, asked: Mapping[str, Any], plan: Plan) -> str:
+    """A name for results that depend on all that was asked and planned, and on the version."""
+    planned = {part: value for part, value in plan.tree().items() if part != "decisions"}
+    text = json.dumps([asked, planned, __version__], sort_keys=True)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -114,18 +118,18 @@ def curve(rows: Sequence[dict[str, float]], names: Sequence[str]) -> list[dict[s
     return [{name: row[name] for name in names if name in row} for row in kept]
 
 
-def timed(job: Job[R], device: str, observer: Observer | None = None) -> Done[R]:
+def timed(job: Job[R], device: str, callback: Callback | None = None) -> Done[R]:
     began = time.monotonic()
-    results = job.run(device, observer or Observer())
+    results = job.run(device, callback or Callback())
     return Done(job, results, time.monotonic() - began)
 
 
-def run_all(jobs: Sequence[Job[R]], plan: Plan, console: Console) -> list[Done[R]]:
+def run_all(jobs: Sequence[Job[R]], request: Request, console: Console) -> list[Done[R]]:
     """All jobs; those that are on disk already are read. Several processes share the work on a CPU, and on a GPU
     where they are asked for."""
-    out, device = plan.out, plan.device
+    out, device = request.out, request.device
     on_cpu = resolve_device(device).type == "cpu"
-    workers = plan.workers or (os.cpu_count() if on_cpu else 1) or 1
+    workers = request.workers or (os.cpu_count() if on_cpu else 1) or 1
     kept = {job.key: _read(job, out) for job in jobs}
     todo = [job for job in jobs if kept[job.key] is None]
     if len(todo) < len(jobs):
@@ -135,14 +139,13 @@ def run_all(jobs: Sequence[Job[R]], plan: Plan, console: Console) -> list[Done[R
         console.print(
             f"{others} of them were computed by another state of the code: remove {out / 'fits'} to repeat them"
         )
-    n_fits = sum(job.n_fits for job in todo)
+    n_fits = {job.key: job.n_fits for job in todo}
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("fits", total=n_fits)
+        task = bar.add_task("fits", total=sum(n_fits.values()))
 
         def heard(shares: dict[str, float]) -> None:
-            by_key = {job.key: job.n_fits for job in todo}
-            bar.update(task, completed=int(sum(by_key[key] * share for key, share in shares.items())))
+            bar.update(task, completed=int(sum(n_fits[key] * share for key, share in shares.items())))
 
         run = _in_turn if workers == 1 else _side_by_side
         try:
@@ -157,17 +160,14 @@ def run_all(jobs: Sequence[Job[R]], plan: Plan, console: Console) -> list[Done[R
     return [found for job in jobs if (found := kept[job.key]) is not None]
 
 
-class _Teller(Observer):
-    """Tells how far a stack is."""
+class _Teller(Callback):
+    """Tells how far a job is."""
 
     def __init__(self, tell: Callable[[str, float], None], key: str):
-        self.tell, self.key, self.iterations = tell, key, 1
+        self.tell, self.key = tell, key
 
-    def started(self, state: TrainState, iterations: int, optima: dict[str, float]) -> None:  # noqa: ARG002
-        self.iterations = iterations
-
-    def measured(self, state: TrainState, row: dict[str, float]) -> None:  # noqa: ARG002
-        self.tell(self.key, state.iteration / self.iterations)
+    def on_metrics(self, fit: FitView, metrics: Metrics) -> None:  # noqa: ARG002
+        self.tell(self.key, fit.iteration / fit.iterations)
 
 
 Heard = Callable[[dict[str, float]], None]
@@ -224,8 +224,10 @@ class _WorkerTeller(_Teller):
     def __init__(self, key: str):
         super().__init__(lambda name, share: self.messages.put((name, share)), key)
 
-    def should_stop(self) -> bool:
-        return bool(self.stop.is_set())
+    def on_metrics(self, fit: FitView, metrics: Metrics) -> None:
+        super().on_metrics(fit, metrics)
+        if self.stop.is_set():
+            fit.interrupt()
 
 
 def _start_worker(messages: Any, stop: Any) -> None:

@@ -6,32 +6,32 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from gedikit.reproduce import figures
-from gedikit.reproduce.fits import Group, Member, Result
-from gedikit.reproduce.page import Section, Table, write_page
-from gedikit.reproduce.running import Plan, run_all
-from gedikit.reproduce.toy import SHAPES
+from gedikit.paper.reproduce import figures
+from gedikit.paper.reproduce.fits import Group, Member, Result
+from gedikit.paper.reproduce.page import Section, Table, write_page
+from gedikit.paper.reproduce.running import Request, run_all
+from gedikit.paper.reproduce.toy import SHAPES
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
 
 
-def reproduce(plan: Plan, method: str, console: Console) -> Path:
+def reproduce(request: Request, method: str, console: Console) -> Path:
     """Fit every pair of weights for every seed, write the heat maps; returns the page."""
     pairs = [(float(i), float(p)) for i in WEIGHTS for p in WEIGHTS]
     groups = [
         Group(
             method,
             tuple(Member(shape, seed, (("invariance", i), ("prior", p))) for i, p in pairs),
-            plan.iterations,
+            request.iterations,
         )
-        for seed in plan.chosen_seeds
+        for seed in request.chosen_seeds
         for shape in SHAPES
     ]
-    done = run_all(groups, plan, console)
+    done = run_all(groups, request, console)
     results = [result for job in done for result in job.results]
     note = (
-        f"Method {method}, weight of the generative term 1. Mean NMI on 1000 test points over {plan.seeds} seeds "
-        f"({plan.chosen_seeds[0]} to {plan.chosen_seeds[-1]}); a run that diverged counts as 0."
+        f"Method {method}, weight of the generative term 1. Mean NMI on 1000 test points over {request.seeds} seeds "
+        f"({request.chosen_seeds[0]} to {request.chosen_seeds[-1]}); a run that diverged counts as 0."
     )
     made = [
         Section("Sensitivity to the weights (Figure sensitivity)", note, picture=_maps(results), name="sensitivity")
@@ -39,7 +39,7 @@ def reproduce(plan: Plan, method: str, console: Console) -> Path:
     made += [
         Section(f"The numbers: {shape}", _failures(results, shape), _table(results, shape)) for shape in SHAPES
     ]
-    return write_page(plan.out, "sensitivity", "Sensitivity to the weights of the losses", made)
+    return write_page(request.out, "sensitivity", "Sensitivity to the weights of the losses", made)
 
 
 def _mean_nmi(results: Sequence[Result], shape: str) -> np.ndarray:
@@ -53,7 +53,7 @@ def _mean_nmi(results: Sequence[Result], shape: str) -> np.ndarray:
 
 def _cell(results: Sequence[Result], shape: str, invariance: float, prior: float) -> list[Result]:
     wanted = {"invariance": float(invariance), "prior": float(prior)}
-    return [r for r in results if r.shape == shape and r.changes == wanted]
+    return [r for r in results if r.shape == shape and r.weights == wanted]
 
 
 def _maps(results: Sequence[Result]) -> bytes:

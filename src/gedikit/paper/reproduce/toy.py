@@ -6,30 +6,31 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from gedikit.assignment import LABELS
 from gedikit.evaluation import best_kde
-from gedikit.methods import LABELS, PRINTED, get_method
-from gedikit.reproduce import figures
-from gedikit.reproduce.fits import Group, Member, Result, points
-from gedikit.reproduce.page import Section, Table, write_page
-from gedikit.reproduce.paper import ABLATION, COMPARISON, NAMES, NMI
-from gedikit.reproduce.running import Done, Plan, run_all
+from gedikit.paper.recipes import PRINTED
+from gedikit.paper.reproduce import figures
+from gedikit.paper.reproduce.fits import Group, Member, Result, points
+from gedikit.paper.reproduce.page import Section, Table, write_page
+from gedikit.paper.reproduce.paper import ABLATION, COMPARISON, NAMES, NMI
+from gedikit.paper.reproduce.running import Done, Request, run_all
 
 SHAPES = ("moons", "circles")
 RECIPES = {"as printed": PRINTED, "default": ""}
 
 
-def reproduce(plan: Plan, console: Console, *, all_printed: bool = False) -> Path:
+def reproduce(request: Request, console: Console, *, all_printed: bool = False) -> Path:
     """Fit everything, write the tables and the figures; returns the page.
 
     GEDI is run as printed and by default, the others as printed only with `all_printed`.
     """
-    members = tuple(Member(shape, seed) for shape in SHAPES for seed in plan.chosen_seeds)
+    members = tuple(Member(shape, seed) for shape in SHAPES for seed in request.chosen_seeds)
     names = sorted({*ABLATION, *COMPARISON})
     printed = [name + PRINTED for name in (names if all_printed else ["gedi"])]
     # the longest first, so that no process ends alone
-    groups = [Group(name, members, plan.iterations, plan.first_seed) for name in (*names, *printed)]
-    done = run_all(groups, plan, console)
-    return write_page(plan.out, "toy", "Synthetic data: moons and circles", sections(done, plan.chosen_seeds))
+    groups = [Group(name, members, request.iterations, request.first_seed) for name in (*names, *printed)]
+    done = run_all(groups, request, console)
+    return write_page(request.out, "toy", "Synthetic data: moons and circles", sections(done, request.chosen_seeds))
 
 
 def sections(done: Sequence[Done[Result]], seeds: Sequence[int]) -> list[Section]:
@@ -90,7 +91,7 @@ def _table(results: Sequence[Result], methods: Sequence[str]) -> Table:
             row = [shape, NAMES[name], f"{mean:.2f} ± {std:.2f}"]
             for suffix in RECIPES.values():
                 group = [r for r in results if r.shape == shape and r.method == name + suffix]
-                by = get_method(name + suffix).labels_by_default if group else "–"
+                by = _labels_by(name + suffix, shape) if group else "–"
                 row += [summary(group), _likelihood(group), by]
             rows.append(row)
     return Table(head, rows)
@@ -109,6 +110,10 @@ def summary(group: Sequence[Result]) -> str:
     span = f"{when[0]}" if when[0] == when[-1] else f"{when[0]} to {when[-1]}"
     told = f"diverged {len(failed)}/{len(group)} (iteration {span})"
     return f"{text}, {told}" if text else told
+
+
+def _labels_by(method: str, shape: str) -> str:
+    return Group(method, ()).plan(Member(shape, seed=0)).config.head.labels
 
 
 def _likelihood(group: Sequence[Result]) -> str:

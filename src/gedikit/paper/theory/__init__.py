@@ -1,16 +1,17 @@
 """The paper's statements as computations: every lemma, the proposition, the theorem and the appendices, checked.
 
-The losses under test are those of `gedikit.objectives`; the paper's side is written out beside them.
+The losses under test are those of `gedikit.objectives` and `gedikit.densities`; the paper's side is written out
+beside them.
 """
 
-from gedikit.theory.check import Check, disagreement
-from gedikit.theory.cluster_based import lemma_9
-from gedikit.theory.constant_posteriors import around_best_constant, fourth_mode, interpolation
-from gedikit.theory.contrastive import lemma_3
-from gedikit.theory.information import appendices
-from gedikit.theory.landscape import landscape_table, theorem_1
-from gedikit.theory.negative_free import lemma_6
-from gedikit.theory.proposition import proposition_1
+from gedikit.paper.theory.check import Check, disagreement
+from gedikit.paper.theory.cluster_based import lemma_9
+from gedikit.paper.theory.constant_posteriors import around_best_constant, fourth_mode, interpolation
+from gedikit.paper.theory.contrastive import lemma_3
+from gedikit.paper.theory.information import appendices
+from gedikit.paper.theory.landscape import landscape_table, theorem_1
+from gedikit.paper.theory.negative_free import lemma_6
+from gedikit.paper.theory.proposition import proposition_1
 
 
 def run(seed: int = 0) -> list[Check]:

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gedikit.objectives import sela, sinkhorn, swav
-from gedikit.theory.check import Check, disagreement, distance, largest, violation
-from gedikit.theory.draws import Draws
+from gedikit.paper.theory.check import Check, disagreement, distance, largest, violation
+from gedikit.paper.theory.draws import Draws
 
 ROWS, CLUSTERS, DIMS, RIVALS = 8, 4, 3, 200
 TEMPERATURES = (0.2, 0.5)

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gedikit.objectives import invariance, prior
-from gedikit.theory.check import Check
-from gedikit.theory.domain import Domain, Solution, joint, losses
+from gedikit.paper.theory.check import Check
+from gedikit.paper.theory.domain import Domain, Solution, joint, losses
 
 CLUSTERS = 10
 INVARIANCE_FIRST = (50.0, 25.0)

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gedikit.objectives import infonce, infonce_bound, similarities
-from gedikit.theory.check import Check, disagreement, largest, violation
-from gedikit.theory.draws import Draws
+from gedikit.objectives import infonce, similarities
+from gedikit.paper.theory.check import Check, disagreement, largest, violation
+from gedikit.paper.theory.draws import Draws
+from gedikit.paper.theory.information_bounds import infonce_bound
 
 SIMILARITIES = ("cosine", "euclidean", "dot")
 ROWS = (2, 3, 6)

@@ -12,15 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gedikit.objectives import (
-    cluster_log_density,
-    importance_generative,
-    invariance,
-    invariance_optimum,
-    mutual_information,
-    prior,
-    prior_optimum,
-)
+from gedikit.densities import cluster_log_density, importance_generative
+from gedikit.objectives import invariance, invariance_optimum, mutual_information, prior, prior_optimum
 
 _MODE = (1, 4, 9, 4, 1)  # points in the cells of a mode
 

@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gedikit.objectives import infonce_bound, nwj_bound, protocpc, tuba_bound, uba_bound
-from gedikit.theory.check import Check, distance, violation
-from gedikit.theory.draws import Draws
+from gedikit.objectives import protocpc
+from gedikit.paper.theory.check import Check, distance, violation
+from gedikit.paper.theory.draws import Draws
+from gedikit.paper.theory.information_bounds import infonce_bound, nwj_bound, tuba_bound, uba_bound
 
 POINTS, CODES, CRITICS = 4, 3, 200
 TUPLES = (2, 3)

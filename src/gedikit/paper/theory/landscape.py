@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import torch
 
-from gedikit.theory.check import Check
-from gedikit.theory.constant_posteriors import CERTAIN, best_constant, peaked, peaked_at
-from gedikit.theory.domain import Domain, Solution, joint, losses
-from gedikit.theory.draws import Draws
+from gedikit.paper.theory.check import Check
+from gedikit.paper.theory.constant_posteriors import CERTAIN, best_constant, peaked, peaked_at
+from gedikit.paper.theory.domain import Domain, Solution, joint, losses
+from gedikit.paper.theory.draws import Draws
 
 PENALISED = 1e-6  # nats above the optimum
 LOSSES = ("L_GEN", "L_INV", "L_PRIOR")

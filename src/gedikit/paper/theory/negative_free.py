@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from gedikit.objectives import corinfomax
-from gedikit.theory.check import Check, Formula, disagreement, distance, largest, violation
-from gedikit.theory.draws import Draws
+from gedikit.paper.theory.check import Check, Formula, disagreement, distance, largest, violation
+from gedikit.paper.theory.draws import Draws
 
 ROWS, DIMS = 9, 4
 SETTINGS = ((0.5, 0.1), (2.0, 0.5), (1.0, 1.0))  # γ, β

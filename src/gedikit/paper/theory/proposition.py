@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gedikit.objectives import invariance, prior, prior_optimum
-from gedikit.theory.check import Check, distance, violation
-from gedikit.theory.draws import Draws
+from gedikit.paper.theory.check import Check, distance, violation
+from gedikit.paper.theory.draws import Draws
 
 MODELS, ROWS, CLUSTERS = 4000, 6, 3
 CERTAIN = 40.0  # logit gap: e⁻⁴⁰ is far below what float64 sees beside 1

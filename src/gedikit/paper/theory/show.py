@@ -3,10 +3,10 @@
 from rich.console import Console
 from rich.table import Table
 
-from gedikit.theory import run
-from gedikit.theory.check import Check
-from gedikit.theory.constant_posteriors import CERTAIN, interpolation
-from gedikit.theory.landscape import INFORMATION, MODES, Cell, landscape_table
+from gedikit.paper.theory import run
+from gedikit.paper.theory.check import Check
+from gedikit.paper.theory.constant_posteriors import CERTAIN, interpolation
+from gedikit.paper.theory.landscape import INFORMATION, MODES, Cell, landscape_table
 
 CLUSTERS, PEAK = 2, 0.9
 

@@ -1,0 +1,230 @@
+"""The commands that use a trained model."""
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gedikit import diagnosis
+from gedikit.cli import measuring
+from gedikit.cli.loading import (
+    image_options,
+    image_shape_of,
+    is_folder,
+    load_run,
+    other_rows,
+    rows_of,
+    tell_skipped,
+    title_of,
+)
+from gedikit.cli.output import console, open_output, open_text_output, output_format, output_name
+from gedikit.data import sources
+from gedikit.errors import DataError, UsageError
+from gedikit.fitted import FittedModel, Predictions
+from gedikit.report import ReportData, render
+from gedikit.report.samples import samples_png
+from gedikit.runs import Run, RunConfig
+from gedikit.storage import write_text
+
+
+def predict(path: Path, data: str, output: Path, device: str) -> None:
+    fitted = load_run(path, device)
+    began = time.monotonic()
+    config = Run(path).config()
+    blocks = sources.blocks(
+        data, split="test", seed=config.data_seed, columns=config.columns, **image_options(config, data)
+    )
+    skipped: list[tuple[str, str]] = []
+    checked = _checked(blocks, fitted, data, skipped)
+    rows = write_predictions(fitted, ((block, fitted.predictions(block.x)) for block in checked), output)
+    seconds = max(time.monotonic() - began, 1e-9)
+    tell_skipped(skipped)
+    things = "pictures" if is_folder(data) else "rows"
+    console.print(f"{rows} {things} to {output_name(output)} in {seconds:.1f} s ({rows / seconds:,.0f} {things}/s)")
+
+
+def sample(
+    path: Path,
+    output: Path,
+    n: int,
+    *,
+    cluster: int | None,
+    steps: int | None,
+    start: str,
+    seed: int,
+    device: str,
+) -> None:
+    ending = output_format(output)
+    if ending not in (".npz", ".csv", ".png"):
+        raise UsageError(f"samples are written as .npz, .csv or .png, not as {ending or 'no ending'!r}")
+    fitted = load_run(path, device)
+    made, info = fitted.sample(n, steps=steps, start=start, cluster=cluster, seed=seed)
+    y = fitted.labels(made)
+    config = Run(path).config()
+    shape = config.image_shape
+    x: NDArray[Any] = measuring.as_pixels(made) if shape else made
+    if ending == ".npz":
+        with open_output(output) as file:
+            np.savez_compressed(file, x=x.reshape(-1, *shape) if shape else x, y=y)
+    elif ending == ".csv":
+        names = config.columns or tuple(f"x{i}" for i in range(x.shape[1]))
+        with open_text_output(output) as text:
+            csv.writer(text, lineterminator="\n").writerow([*names, "cluster"])
+            np.savetxt(text, np.column_stack([x, y]), delimiter=",", fmt="%.9g")
+    else:
+        image = image_shape_of(config)
+        if image is None and x.shape[1] != 2:
+            raise UsageError(f"a picture needs two features or images, not {x.shape[1]} features: use .csv or .npz")
+        png = samples_png(x, y, image)
+        with open_output(output) as file:
+            file.write(png)
+    console.print(
+        f"{n} samples to {output_name(output)} (acceptance {info.acceptance:.2f}, step {info.step_size:.3g}, "
+        f"temperature {info.temperature:.3g})"
+    )
+
+
+def evaluate(
+    path: Path, data: str, device: str, *, probes: bool, fid: int, outside: list[str], steps: int, seed: int
+) -> None:
+    fitted = load_run(path, device)
+    config = Run(path).config()
+    dataset = other_rows(config, data)
+    _check_width(dataset.x, fitted, data)
+    others = {name: measuring.outside_rows(name, dataset, seed) for name in outside}
+    further = []
+    if fid:
+        further += measuring.fid_figures(fitted, rows_of(config, data), fid, steps, seed)
+    if probes:
+        further += measuring.probe_figures(fitted, *_probed(config, data, dataset, seed), seed)
+    if outside:
+        further += measuring.outlier_figures(fitted, dataset, others)
+    figures = [*measuring.headline_figures(fitted, dataset), *further]
+    if dataset.y is None:
+        console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
+    named = {f.name: {"value": f.value, "protocol": f.protocol} for f in figures}
+    sys.stdout.write(json.dumps(named, indent=2) + "\n")
+
+
+def diagnose(path: Path, data: str | None, as_json: bool) -> None:
+    run = Run(path)
+    fitted = load_run(path, "cpu")
+    config = run.config()
+    dataset = other_rows(config, data or config.source)
+    _check_width(dataset.x, fitted, dataset.name)
+    result = _diagnosis(run, fitted, dataset)
+    sys.stdout.write((json.dumps(result.as_dict(), indent=2) if as_json else str(result)) + "\n")
+
+
+def report(path: Path) -> Path:
+    run = Run(path)
+    config = run.config()
+    fitted = load_run(path, "cpu")
+    dataset = rows_of(config, config.source)
+    write_report(run, config, fitted, dataset, fitted.predictions(dataset.x))
+    return run.report_path
+
+
+def write_report(
+    run: Run, config: RunConfig, fitted: FittedModel, dataset: sources.Dataset, predictions: Predictions
+) -> diagnosis.Diagnosis:
+    """Write the page about the data the run was trained on; returns the verdict on it."""
+    # built-in shapes have points the training never saw; a file is all there is
+    held_out = other_rows(config, config.source) if config.source in sources.BUILTIN else dataset
+    verdict = _diagnosis(run, fitted, held_out)
+    page = render(
+        ReportData(
+            title=title_of(config.source),
+            fitted=fitted,
+            x=dataset.x,
+            predictions=predictions,
+            labels=dataset.y,
+            image_shape=dataset.image_shape,
+            history=run.history().rows,
+            optima=fitted.info["optima"],
+            diagnosis=verdict,
+            figures=measuring.headline_figures(fitted, held_out),
+            columns=dataset.columns or None,
+            names=dataset.names,
+            skipped=dataset.skipped,
+            evaluations=tuple(run.evaluations()),
+        )
+    )
+    write_text(run.report_path, page)
+    return verdict
+
+
+def _probed(
+    config: RunConfig, data: str, dataset: sources.Dataset, seed: int
+) -> tuple[sources.Dataset, sources.Dataset]:
+    """Rows to train probes on and others to test them on: the splits of a built-in data set, else halves."""
+    if data in sources.BUILTIN:
+        return rows_of(config, data), dataset
+    order = np.random.default_rng(seed).permutation(len(dataset.x))
+    half = len(order) // 2
+    train, test = (
+        replace(dataset, x=dataset.x[rows], y=None if dataset.y is None else dataset.y[rows], split=split)
+        for rows, split in (
+            (np.sort(order[:half]), f"a random half, seed {seed}"),
+            (np.sort(order[half:]), f"the other half, seed {seed}"),
+        )
+    )
+    return train, test
+
+
+def _diagnosis(run: Run, fitted: FittedModel, dataset: sources.Dataset) -> diagnosis.Diagnosis:
+    rows = run.history().rows
+    count = fitted.plan.config.data.diagnosed_rows
+    some = np.random.default_rng(0).permutation(len(dataset.x))[:count]  # a file may be sorted by class
+    return diagnosis.diagnose(fitted, dataset.x[np.sort(some)], rows[-1] if rows else None)
+
+
+def write_predictions(fitted: FittedModel, blocks: Iterable[tuple[sources.Block, Predictions]], output: Path) -> int:
+    """Stream predictions into a CSV, pictures with their names; returns the number of rows."""
+    columns = ["cluster", "confidence", "log_density", "outlier_score"]
+    rows = 0
+    with open_text_output(output) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, (block, found) in enumerate(blocks):
+            if number == 0:
+                writer.writerow([*(["row", "file"] if block.names else ["row"]), *columns])
+            n = len(found.labels)
+            strange = fitted.outlier_score(found.log_density)
+            shown = [
+                range(rows, rows + n),
+                *([block.names] if block.names else []),
+                found.labels.tolist(),
+                [f"{v:.6f}" for v in found.confidence.tolist()],
+                [f"{v:.6g}" for v in found.log_density.tolist()] if fitted.models_density else [""] * n,
+                [f"{v:.6f}" for v in strange.tolist()] if fitted.models_density else [""] * n,
+            ]
+            writer.writerows(zip(*shown, strict=True))
+            file.flush()  # a reader has each block as soon as it is done
+            rows += n
+    if not fitted.models_density:
+        console.print(f"{fitted.method!r} learns no density: log_density and outlier_score are left empty")
+    return rows
+
+
+def _checked(
+    blocks: Iterator[sources.Block], fitted: FittedModel, name: str, skipped: list[tuple[str, str]]
+) -> Iterator[sources.Block]:
+    """The blocks if they suit the model; what could not be read is added to `skipped`."""
+    for block in blocks:
+        _check_width(block.x, fitted, name)
+        skipped += block.skipped
+        yield block
+
+
+def _check_width(x: NDArray[Any], fitted: FittedModel, name: str) -> None:
+    if x.shape[1] != fitted.n_features:
+        shape = fitted.plan.config.data.image_shape
+        images = f" ({' × '.join(map(str, shape))}: images)" if shape else ""
+        raise DataError(f"{name} has {x.shape[1]} features; the model was trained on {fitted.n_features}{images}")

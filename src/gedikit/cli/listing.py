@@ -1,0 +1,163 @@
+"""Lists for people, and the same as JSON."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gedikit.components import Component, settings_of
+from gedikit.components.component import unknown
+from gedikit.config import EXECUTION, OBJECTIVES, REGISTRIES, TABLES, Execution
+from gedikit.data.sources import BUILTIN
+from gedikit.densities import densities
+from gedikit.errors import UsageError
+from gedikit.methods import GRAPHS, Method, methods
+from gedikit.objectives import objectives
+from gedikit.planning import Plan
+
+
+def show_methods(*, as_json: bool = False) -> None:
+    if as_json:
+        _print_json([_described(method) for method in methods.values()])
+        return
+    console = Console()
+    for family, graph in GRAPHS.items():
+        console.print(f"[bold]{family or 'generative only'}[/]  [dim]graphical model: {graph}[/]")
+        table = plain_table("method", "terms", "labels", "what it does", "reference")
+        for method in methods.values():
+            if method.family == family and method.recipe is None:
+                terms = ", then ".join(" + ".join(stage.terms) for stage in method.stages)
+                table.add_row(method.name, terms, method.labels, method.summary, method.reference)
+        console.print(table)
+        console.print()
+    console.print("[bold]densities[/]  [dim]a generative term is the negative log-likelihood of one of them[/]")
+    table = plain_table("density", "what it is", "reference")
+    for name, density in densities.items():
+        table.add_row(name, escape(density.summary), density.reference)
+    console.print(table)
+    console.print(
+        "\nAny objectives joined with at most one density are a method, such as [bold]swav+cluster-energy[/] or "
+        "[bold]bound+flow[/] (bound = invariance + prior).\n"
+        "Published recipes: " + ", ".join(m.name for m in methods.values() if m.recipe is not None) + ".\n"
+        "From rules, in Python (GEDI.fit_examples): "
+        + ", ".join(m.name for m in methods.values() if m.needs_examples and m.recipe is None)
+        + ".\n[bold]gedikit settings[/] lists what can be set.",
+        highlight=False,
+    )
+
+
+def _described(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "reference": method.reference,
+        "family": method.family,
+        "density": method.density,
+        "labels": method.labels,
+        "stages": [{"until": stage.until, "terms": list(stage.terms)} for stage in method.stages],
+    }
+
+
+def show_settings(component: str | None, *, as_json: bool = False) -> None:
+    """All settings, or those of one section or component."""
+    tables = [(section, name, cls) for section, name, cls in _components() if _matches(component, section, name)]
+    if not tables:
+        known = dict.fromkeys(part for section, name, _ in _components() for part in (section, name) if part)
+        raise UsageError(unknown("section or component", str(component), known))
+    if as_json:
+        _print_json([_settings(section, name, cls) for section, name, cls in tables])
+        return
+    console = Console()
+    for section, name, cls in tables:
+        title = f"{section}.{name}" if section == OBJECTIVES else f'{section}.name = "{name}"' if name else section
+        about = cls.summary or (cls.__doc__ or "").splitlines()[0]
+        console.print(f"[bold]{escape(title)}[/]  [dim]{escape(about)}[/]", highlight=False)
+        table = plain_table("setting", "default", "meaning")
+        prefix = f"{section}.{name}" if section == OBJECTIVES else section
+        for item in settings_of(cls):
+            choices = f" ({', '.join(item.choices)})" if item.choices else ""
+            table.add_row(f"{prefix}.{item.name}", escape(_shown(item.default)), escape(item.meaning + choices))
+        console.print(table)
+        console.print()
+
+
+def _components() -> list[tuple[str, str, type[Component]]]:
+    found: list[tuple[str, str, type[Component]]] = []
+    for section, registry in REGISTRIES.items():
+        found += [(section, name, cls) for name, cls in registry.items()]
+    found += [(OBJECTIVES, name, cls) for name, cls in objectives.items()]
+    found += [(section, "", cls) for section, cls in TABLES.items()]
+    return [*found, (EXECUTION, "", Execution)]
+
+
+def _matches(asked: str | None, section: str, name: str) -> bool:
+    return asked is None or asked in (section, name, f"{section}.{name}")
+
+
+def _settings(section: str, name: str, cls: type[Component]) -> dict[str, Any]:
+    shown = [vars(item) | {"choices": list(item.choices)} for item in settings_of(cls)]
+    return {"section": section, "name": name, "summary": cls.summary, "settings": shown}
+
+
+def print_plan(made: Plan) -> None:
+    """The decisions of a plan with their reasons, then its settings."""
+    console = Console()
+    clusters = "1 cluster" if made.n_clusters == 1 else f"{made.n_clusters} clusters"
+    console.print(f"[bold]{made.method}[/], {clusters}, seed {made.seed}, budget {made.budget}", highlight=False)
+    table = plain_table("decision", "choice", "reason")
+    for decision in made.decisions:
+        table.add_row(decision.what, escape(decision.choice), escape(decision.reason))
+    console.print(table)
+    console.print()
+    table = plain_table("section", "settings")
+    for section, values in made.config.tree().items():
+        if section == OBJECTIVES:
+            for name, inner in values.items():
+                table.add_row(f"{section}.{name}", escape(_line(inner)))
+        else:
+            name = values.get("name")
+            rest = {key: value for key, value in values.items() if key != "name"}
+            line = ": ".join(filter(None, (str(name) if name else "", _line(rest))))
+            table.add_row(section, escape(line))
+    console.print(table)
+
+
+def _line(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {_shown(value)}" for key, value in values.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(_shown, value)) or "–"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def show_datasets() -> None:
+    table = plain_table("data set", "clusters", "what it is")
+    for data in BUILTIN.values():
+        table.add_row(data.name, str(data.n_clusters), data.description)
+    Console().print(table)
+    Console().print(
+        "Files: .npy, .npz (x, and y for evaluation), .csv and .parquet (numeric columns; "
+        "a column named label, target, class or y is kept for evaluation).\n"
+        "Folders of pictures, of any size and format; names of sub-folders are kept for evaluation.\n"
+        "[bold]gedikit data[/] lists and fetches the image data sets."
+    )
+
+
+def plain_table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for i, column in enumerate(columns):
+        table.add_column(column, no_wrap=i == 0)
+    return table
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")

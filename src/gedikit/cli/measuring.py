@@ -1,0 +1,227 @@
+"""What can be measured of a model: against labels, as a density, as features, as a generator, on other data."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from gedikit.data import sources
+from gedikit.data.official import data_root
+from gedikit.errors import UsageError
+from gedikit.evaluation import (
+    Figure,
+    Inception,
+    batch_mean_nmi,
+    clustering_figures,
+    confidence,
+    constant_images,
+    fid_figure,
+    gradient_norm,
+    grid_log_normaliser,
+    image_statistics,
+    interpolated_images,
+    knn_probe,
+    linear_probe,
+    noise_images,
+    ood_figures,
+    typicality,
+)
+from gedikit.fitted import FittedModel
+from gedikit.runs import Run
+from gedikit.training.callbacks import Callback, FitView, Metrics
+from gedikit.views.image_views import scaled
+
+SYNTHETIC = ("noise", "constant", "interpolated")
+_PAPER_BATCH = 100
+_BLOCK = 1000
+
+
+def headline_figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
+    """Agreement with labels where there are any, and the density where one was learned."""
+    figures = []
+    if dataset.y is not None:
+        known = ~pd.isna(dataset.y)
+        if known.any():
+            clusters, by = fitted.labels(dataset.x[known]), fitted.assignment.description
+            figures += clustering_figures(dataset.y[known], clusters, dataset.split, labels_by=by)
+            if dataset.name in sources.BUILTIN and fitted.plan.config.data.image_shape:
+                figures.append(
+                    batch_mean_nmi(dataset.y, clusters, _PAPER_BATCH, dataset.split, seed=0, labels_by=by)
+                )
+    return [*figures, *_density_figures(fitted, dataset)]
+
+
+def _density_figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
+    if not fitted.models_density:
+        return []
+    name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
+    definition = "mean log-likelihood of the rows in nats, in the units of the data"
+    if fitted.network.density.normalised and fitted.log_normaliser is not None:
+        constant, normaliser = fitted.log_normaliser, "the density is normalised by itself"
+    elif fitted.n_features <= 2:
+        low, high = fitted.bounds()
+        constant = grid_log_normaliser(fitted.log_density, low, high)
+    elif fitted.log_normaliser is not None:
+        constant, normaliser = fitted.log_normaliser, "importance sampling"
+    else:
+        name, constant, normaliser = "mean_log_density", 0.0, "unknown"
+        definition = "mean unnormalised log-density of the rows: only differences mean something"
+    protocol = {
+        "definition": definition,
+        "split": dataset.split,
+        "n": len(dataset.x),
+        "normaliser": normaliser,
+    }
+    return [Figure(name, float(fitted.log_density(dataset.x).mean()) - constant, protocol)]
+
+
+def probe_figures(fitted: FittedModel, train: sources.Dataset, test: sources.Dataset, seed: int) -> list[Figure]:
+    """How much of the labels a linear layer or the neighbours find in the features."""
+    if train.y is None or test.y is None:
+        raise UsageError("probes are trained and tested on labels, and this data has none")
+    known = [~pd.isna(d.y) for d in (train, test)]
+    features = [
+        torch.from_numpy(fitted.features(d.x[rows])).to(fitted.device)
+        for d, rows in zip((train, test), known, strict=True)
+    ]
+    codes, _ = pd.factorize(np.concatenate([train.y[known[0]], test.y[known[1]]]), sort=True)
+    labels = torch.from_numpy(codes.astype(np.int64)).to(fitted.device).split([len(f) for f in features])
+    args = (features[0], labels[0], features[1], labels[1])
+    made = [*linear_probe(*args, seed=seed), *knn_probe(*args)]
+    splits = {"split": test.split, "trained_on": train.split}
+    return [Figure(f.name, f.value, {**f.protocol, **splits}) for f in made]
+
+
+def fid_figures(
+    fitted: FittedModel, train: sources.Dataset, n: int, steps: int, seed: int, images: NDArray[Any] | None = None
+) -> list[Figure]:
+    """Fréchet distance between n generated images and the training images."""
+    if train.image_shape is None:
+        raise UsageError("FID compares images, and this data has none")
+    if not fitted.models_density:
+        raise UsageError(f"{fitted.method!r} learns no density to generate images by")
+    extractor = Inception(inception_path(), fitted.device)
+    reference = image_statistics(
+        _pictures(train.x, train.image_shape),
+        extractor,
+        images=f"{train.name}, {train.split}",
+        cache=data_root() / "statistics",
+    )
+    if images is None:
+        images, _ = fitted.sample(n, steps=steps, start="noise", seed=seed)
+    made = _pictures(as_pixels(images), train.image_shape)
+    sampler = fitted.plan.config.sampler
+    begin = "an exact sampler" if sampler is None else sampler.start_in_words
+    by = f"{steps} Langevin steps from {begin}, seed {seed}"
+    return [fid_figure(made, reference, extractor, samples_by=by)]
+
+
+def inception_path() -> Path:
+    path = data_root() / "inception" / "fid_inception_v3.pt"
+    if not path.exists():
+        raise UsageError(
+            f"FID needs the Inception network as TorchScript at {path}: (n, 3, 299, 299) → (n, 2048) features"
+        )
+    return path
+
+
+def outlier_figures(
+    fitted: FittedModel, inside: sources.Dataset, outside: Mapping[str, NDArray[Any]]
+) -> list[Figure]:
+    """How well each score tells the data from other data, given by name."""
+    if not fitted.models_density:
+        raise UsageError(f"{fitted.method!r} learns no density to tell outliers by")
+    scores = _scores(fitted, inside.x)
+    figures = []
+    for name, rows in outside.items():
+        others = _scores(fitted, rows)
+        for score, values in scores.items():
+            made = ood_figures(values, others[score], score=score, inside_name=inside.name, outside_name=name)
+            figures += [Figure(f"{f.name} ({name}, {score})", f.value, f.protocol) for f in made]
+    return figures
+
+
+def _scores(fitted: FittedModel, x: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+    blocks = [(s.double().softmax(-1).cpu().numpy(), d.cpu().numpy()) for s, d in fitted.evaluate(x)]
+    posterior, log_density = (np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True))
+    norms = [gradient_norm(g.flatten(1).cpu().numpy()) for g in fitted.gradients(x)]
+    return {
+        "log_density": log_density,
+        "confidence": confidence(posterior),
+        "gradient_norm": np.concatenate(norms),
+        "typicality": typicality(log_density, fitted.quantiles),
+    }
+
+
+def outside_rows(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
+    """Images that are none of `inside`: made ones, a built-in set, or those of a file or folder."""
+    shape = inside.image_shape
+    if shape is None:
+        raise UsageError("outliers are told from images, and this data has none")
+    if name == "noise":
+        made = noise_images(len(inside.x), shape, seed)
+    elif name == "constant":
+        made = constant_images(len(inside.x), shape, seed)
+    elif name == "interpolated":
+        made = interpolated_images(_pictures(inside.x, shape), seed)
+    else:
+        if name not in sources.BUILTIN and not Path(name).exists():
+            raise UsageError(
+                f"--ood takes {', '.join(SYNTHETIC)}, built-in images, a file or a folder, not {name!r}"
+            )
+        other = sources.load(name, split="test", image_size=shape[0], image_channels=shape[2])
+        if other.image_shape != shape:
+            size = "no images" if other.image_shape is None else f"images of {_size(other.image_shape)}"
+            raise UsageError(f"{name} has {size}; to be told from {inside.name} they must be {_size(shape)}")
+        return other.x
+    return made.reshape(len(made), -1)
+
+
+def as_pixels(x: NDArray[Any]) -> NDArray[np.uint8]:
+    """Generated rows, of data that is bytes, as bytes."""
+    pixels: NDArray[np.uint8] = np.clip(np.rint(x), 0, 255).astype(np.uint8)
+    return pixels
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    return f"{shape[0]} × {shape[1]} pixels in {'grey' if shape[2] == 1 else 'colour'}"
+
+
+def _pictures(x: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
+    return x.reshape(-1, *shape)
+
+
+class TestSetEvaluation(Callback):
+    """Every so often evaluates the averaged network on labelled images."""
+
+    def __init__(self, run: Run, test: sources.Dataset, every: int, tell: Callable[[str], None]):
+        self.run, self.test, self.every, self.tell = run, test, every, tell
+        self.next = every
+
+    def on_start(self, fit: FitView) -> None:
+        self.next = (fit.iteration // self.every + 1) * self.every
+
+    def on_metrics(self, fit: FitView, metrics: Metrics) -> None:  # noqa: ARG002
+        if fit.iteration < self.next:
+            return
+        self.next = (fit.iteration // self.every + 1) * self.every
+        by = "argmax of the averaged network's posterior"
+        made = clustering_figures(np.asarray(self.test.y), self._clusters(fit), self.test.split, labels_by=by)
+        values = {figure.name: round(figure.value, 4) for figure in made}
+        self.run.append(self.run.evaluations_path, json.dumps({"iteration": fit.iteration, **values}))
+        told = "  ".join(f"{name.upper()} {value:.3f}" for name, value in values.items())
+        self.tell(f"iteration {fit.iteration}: {told} ({self.test.split})")
+
+    def _clusters(self, fit: FitView) -> NDArray[np.int64]:
+        device = fit.state.weights.device
+        found = []
+        with torch.no_grad():
+            for start in range(0, len(self.test.x), _BLOCK):
+                raw = torch.from_numpy(np.ascontiguousarray(self.test.x[start : start + _BLOCK]))
+                found.append(fit.state.average.logits(scaled(raw.to(device))).argmax(-1).cpu())
+        return torch.cat(found).numpy()

@@ -1,0 +1,59 @@
+"""Every function of the package checks the types and shapes it is given and returns, as annotated."""
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Annotated, Any, Self
+
+from beartype import BeartypeConf, BeartypeHintOverrides, beartype
+from beartype.vale import Is
+from jaxtyping import install_import_hook
+
+PLAIN = ("gedikit.encoders.stem_kernels",)  # a language of its own
+
+
+def install() -> None:
+    """For everything that is imported from here on."""
+    install_import_hook("gedikit", f"{__name__}.checked")
+    sys.meta_path.insert(0, _Plain)
+
+
+class _Plain:
+    """Finds modules that are imported as they are."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG004
+        return PathFinder.find_spec(name, path) if name in PLAIN else None
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    protocols = {p for hint in function.__annotations__.values() for p in _protocols(hint)}
+    return beartype(function, conf=_conf(frozenset(protocols)))
+
+
+@cache
+def _conf(protocols: frozenset[type]) -> BeartypeConf:
+    """As mypy has it, a whole number is a number; what Self is, is known to a class alone."""
+    others = {Self: object, **{p: _like(p) for p in protocols}}
+    return BeartypeConf(is_pep484_tower=True, hint_overrides=BeartypeHintOverrides(others))
+
+
+def _protocols(hint: object) -> Iterator[type]:
+    if isinstance(hint, type) and getattr(hint, "_is_protocol", False):
+        yield hint
+    for part in typing.get_args(hint):
+        yield from _protocols(part)
+
+
+@cache
+def _like(protocol: type) -> object:
+    """Anything with the members of the protocol; they are not computed for that, as isinstance would do."""
+    members = [name for name in vars(protocol) if not name.startswith("_") or name in ("__call__", "__len__")]
+    return Annotated[object, Is[lambda thing: all(_has(thing, name) for name in members)]]
+
+
+def _has(thing: object, name: str) -> bool:
+    return inspect.getattr_static(thing, name, None) is not None
