@@ -8,7 +8,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Annotated, Any, Self
 
-from beartype import BeartypeConf, BeartypeHintOverrides, beartype
+from beartype import BeartypeConf, FrozenDict, beartype
 from beartype.vale import Is
 from jaxtyping import install_import_hook
 
@@ -38,7 +38,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 def _conf(protocols: frozenset[type]) -> BeartypeConf:
     """As mypy has it, a whole number is a number; what Self is, is known to a class alone."""
     others = {Self: object, **{p: _like(p) for p in protocols}}
-    return BeartypeConf(is_pep484_tower=True, hint_overrides=BeartypeHintOverrides(others))
+    return BeartypeConf(is_pep484_tower=True, hint_overrides=FrozenDict(others))
 
 
 def _protocols(hint: object) -> Iterator[type]:

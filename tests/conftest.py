@@ -2,7 +2,6 @@
 
 Types and shapes are checked while the tests run, unless GEDIKIT_CHECK_TYPES=0.
 """
-# ruff: noqa: E402
 
 import os
 

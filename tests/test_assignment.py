@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
+from torch import nn
 
 from gedikit import GEDI
 from gedikit.assignment import Assignment
 from gedikit.data.toy import moons
+from gedikit.model import EnergyClassifier
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +19,7 @@ def features() -> torch.Tensor:
 
 @pytest.mark.parametrize("unit_length", [True, False])
 def test_k_means_labels_and_posteriors_are_those_of_a_gaussian_mixture(features, unit_length):
+    network = EnergyClassifier(nn.Identity(), nn.Identity(), 3, 3)
     assignment = Assignment.by_k_means(features, 3, unit_length=unit_length, seed=0)
     placed = (
         torch.nn.functional.normalize(features, dim=-1)
@@ -24,7 +27,7 @@ def test_k_means_labels_and_posteriors_are_those_of_a_gaussian_mixture(features,
         else (features - features.mean(0)) / features.std(0)
     ).numpy()
     reference = KMeans(3, n_init=10, random_state=0).fit(placed)
-    scores = assignment.scores(None, features, features)
+    scores = assignment.scores(network, features, features)
     np.testing.assert_array_equal(scores.argmax(-1).numpy(), reference.labels_)
     width = reference.inertia_ / placed.size  # mean squared distance a coordinate
     squared = ((placed[:, None] - reference.cluster_centers_) ** 2).sum(-1)

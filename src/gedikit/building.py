@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gedikit.assignment import needs_projection
 from gedikit.config import Execution
-from gedikit.densities.base import DensityContext
+from gedikit.densities.base import DensityContext, DensityModule
 from gedikit.densities.cluster_energy import ClusterEnergyModule
 from gedikit.encoders import EncoderContext
 from gedikit.model import EnergyClassifier
@@ -27,7 +27,7 @@ def build_network(
     context = EncoderContext(n_features, c.data.image_shape, bandwidth, n_outputs, generator, module)
     encoding = c.encoder.build(context)
     if c.density is None:
-        density = ClusterEnergyModule()
+        density: DensityModule = ClusterEnergyModule()
     else:
         density = c.density.build(DensityContext(n_features, plan.n_clusters, generator, references))
     modules = {name: objective.module(encoding.n_embedding) for name, objective in c.objectives.items()}

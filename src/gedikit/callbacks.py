@@ -111,7 +111,7 @@ class TensorBoardLogger(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UsageError("TensorBoardLogger needs tensorboard: pip install 'gedikit[tensorboard]'") from None
-        self.writer = SummaryWriter(self.directory)  # type: ignore[no-untyped-call]
+        self.writer = SummaryWriter(self.directory)
 
     def on_metrics(self, fit: FitView, metrics: Metrics) -> None:
         for name, value in metrics.items():

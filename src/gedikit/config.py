@@ -157,7 +157,8 @@ def all_settings() -> list[tuple[str, str]]:
     found = []
     for section, registry in REGISTRIES.items():
         found += [(section, s.name) for _, cls in registry.items() for s in settings_of(cls)]
-    for section, table in (*TABLES.items(), (EXECUTION, Execution)):
+    tables: dict[str, type[Component]] = {**TABLES, EXECUTION: Execution}
+    for section, table in tables.items():
         found += [(section, s.name) for s in settings_of(table)]
     for name, cls in objectives.items():
         found += [(f"{OBJECTIVES}.{name}", s.name) for s in settings_of(cls)]

@@ -31,10 +31,9 @@ from gedikit.fitted import FittedModel
 from gedikit.planning import Asked, Plan, plan, split_execution
 from gedikit.profile import DataProfile, as_rows
 from gedikit.symbolic import Constraint
-from gedikit.training import fit
 from gedikit.training.callbacks import FitView
 from gedikit.training.devices import resolve_device
-from gedikit.training.fit import Checkpoint
+from gedikit.training.fit import Checkpoint, fit
 from gedikit.training.loop import History
 from gedikit.training.rules import Rules
 

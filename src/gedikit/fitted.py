@@ -127,8 +127,8 @@ class FittedModel:
             parts.append((scores.argmax(-1), best[:, 0], best[:, -1], density.double()))
         if not parts:
             return Predictions(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
-        labels, log_p, second, density = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
-        return Predictions(labels.astype(np.int64), log_p, second, density)
+        labels, *others = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+        return Predictions(labels.astype(np.int64), *others)
 
     def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from gedikit.components import Tree, load_plugins, merge
+from gedikit.components import Component, Tree, load_plugins, merge
 from gedikit.components.component import unknown
 from gedikit.densities import densities
 from gedikit.densities.base import GENERATIVE
@@ -118,7 +118,7 @@ def compose(*parts: str) -> Method:
     if len(chosen) > 1 or len(set(sides)) < len(sides):
         raise UsageError(f"{name!r} must name each objective once and at most one density, as 'swav+cluster-energy'")
     first = objectives.get(losses[0]) if losses else None
-    about: list[type] = [*map(objectives.get, losses), *map(densities.get, chosen)]
+    about: list[type[Component]] = [*map(objectives.get, losses), *map(densities.get, chosen)]
     changes: Tree = {}
     for loss in losses:
         changes = merge(changes, objectives.get(loss).changes)

@@ -207,9 +207,9 @@ class _Planner:
     def _decide(self, what: str, choice: object, reason: str) -> None:
         """Note a decision; where the user named the component, it was theirs."""
         named = self._given(what, "name")
-        self.decisions.append(
-            Decision(what, str(choice), reason) if named is None else Decision(what, named, ASKED)
-        )
+        if named is not None:
+            choice, reason = named, ASKED
+        self.decisions.append(Decision(what, str(choice), reason))
 
     def _image_shape(self) -> tuple[int, ...]:
         """(height, width, channels) of rows that are treated as images, else ()."""
@@ -227,9 +227,8 @@ class _Planner:
         height, width, channels = check_image_shape(shape, self.data.n_features)
         if not (asked.user_encoder or "image" in (kind, recipe) or about_images or asked.views == NONE):
             if encoder not in (None, "resnet8"):
-                self._decide(
-                    "data", "vector", f"the encoder {encoder} was asked for; data.name=image if it is for images"
-                )
+                reason = f"the encoder {encoder} was asked for; if it is for images, set data.name"
+                self._decide("data", "vector", reason)
                 return ()
             if min(height, width) < SMALLEST_SIDE and encoder is None:
                 small = f"images of {height} × {width} pixels are small"
@@ -259,11 +258,11 @@ class _Planner:
         own, given = self.method.density, self._given("density", "name")
         if own is None and given not in (None, NONE):
             raise UsageError(
-                f"the method {self.method.name!r} learns no density: name one with it, as {self.method.name}+{given}"
+                f"the method {self.method.name!r} learns no density; name one with it: {self.method.name}+{given}"
             )
         if own is not None and given == NONE:
             raise UsageError(
-                f"the method {self.method.name!r} learns a density: leave it out by another method, as 'gedi-no-gen'"
+                f"the method {self.method.name!r} learns a density; take one that does not, such as 'gedi-no-gen'"
             )
         return str(given or own or NONE)
 
@@ -389,7 +388,7 @@ class _Planner:
         alone = [name for name, objective in config.objectives.items() if objective.min_rows > size]
         if alone:
             raise UsageError(
-                f"{alone[0]} looks at the whole batch and needs at least 2 rows, not batch_size={size}"
+                f"{alone[0]} looks at the whole batch and needs at least {config.objectives[alone[0]].min_rows} rows, not batch_size={size}"
             )
         iterations, reason = optimiser.iterations, f"{self.data.n_rows} rows"
         if optimiser.epochs:

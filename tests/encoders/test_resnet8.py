@@ -235,6 +235,7 @@ def test_how_many_features_a_brought_module_makes_is_found_by_trying():
     ("module", "shape"),
     [(nn.Conv2d(3, 7, 3), r"\(2, 7, 6, 10\)"), (nn.Flatten(0), r"\(576,\)"), (nn.Flatten(0, 1), r"\(6, 8, 12\)")],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_a_brought_module_must_return_rows_of_features(module, shape):
     with pytest.raises(UsageError, match=rf"must return one row of features for each input, not shape {shape}"):
         n_features_of(UserModule(module, (8, 12, 3)), 288)

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -227,10 +229,16 @@ def test_no_value_lies_below_zero(seed, n, c):
 
 def test_more_prototypes_than_rows_are_pointed_out():
     scores = torch.tensor(array(0, 3, 5))
-    with pytest.warns(GediWarning, match="5 prototypes for 3 rows: some must stay empty") as caught:
+    with pytest.warns(GediWarning, match="5 prototypes for 3 rows: some must stay empty"):
         sinkhorn(scores)
-    assert caught[0].filename == __file__
     with pytest.warns(GediWarning, match="5 prototypes for 3 rows"):
         swav(scores, scores)
     queue = torch.tensor(array(1, 2, 5))
     swav(scores, scores, queue=queue, view_queue=queue)  # with the queue there are enough
+
+
+def test_the_warning_points_to_the_line_that_asked():
+    """In a process of its own: where types are checked, calls of the check lie between."""
+    code = "import torch\nfrom gedikit.objectives import sinkhorn\nsinkhorn(torch.eye(3, 5))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert said.startswith("<string>:3: GediWarning: 5 prototypes for 3 rows: some must stay empty")

@@ -175,6 +175,7 @@ def test_one_channel_has_brightness_and_contrast_but_no_colours():
 
 
 @pytest.mark.parametrize("name", ["photos", "cifar10-printed", "drawings"])
+@pytest.mark.usefixtures("unchecked")
 def test_an_augmentation_compiles_to_one_graph(name):
     x, rows = images(channels=1 if name in GREY else 3), torch.arange(6)
 

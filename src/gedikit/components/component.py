@@ -24,7 +24,7 @@ def setting(
 ) -> T:
     """Declare a field of a component with what it means and which values it may have."""
     limits = {"above": above, "at_least": at_least, "at_most": at_most, "choices": choices}
-    return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})  # type: ignore[return-value]
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from gedikit.errors import UsageError
 ENTRY_POINTS = "gedikit.components"
 _OWN = ("gedikit.paper.recipes",)  # what this package registers by the same door
 C = TypeVar("C", bound=Component)
-S = TypeVar("S", bound=type[Component])
+S = TypeVar("S", bound=Component)
 
 
 class Registry(Generic[C]):
@@ -30,11 +30,12 @@ class Registry(Generic[C]):
         self._classes: dict[str, type[C]] = {}
         KINDS[kind] = self
 
-    def register(self, name: str) -> Callable[[S], S]:
+    def register(self, name: str) -> Callable[[type[S]], type[S]]:
         """Decorator of a frozen dataclass that makes it known by `name`."""
 
-        def add(cls: S) -> S:
-            if not (isinstance(cls, type) and issubclass(cls, self.base)):
+        def add(cls: type[S]) -> type[S]:
+            given: object = cls
+            if not (isinstance(given, type) and issubclass(given, self.base)):
                 raise UsageError(f"{self.kind} {name!r} must be a subclass of {self.base.__name__}")
             params = getattr(cls, "__dataclass_params__", None)
             if "__dataclass_fields__" not in vars(cls) or params is None or not params.frozen:
@@ -46,7 +47,7 @@ class Registry(Generic[C]):
             if missing:
                 raise UsageError(f"{self.kind} {name!r} needs a default for its setting {missing[0]!r}")
             cls.name = name
-            self._classes[name] = cls  # type: ignore[assignment]
+            self._classes[name] = given
             return cls
 
         return add
@@ -60,10 +61,7 @@ class Registry(Generic[C]):
             load_plugins()
         if name not in self._classes:
             if needed_from is not None and not needed_from.startswith("gedikit."):
-                raise UsageError(
-                    f"this needs the {self.kind} {name!r} of the module {needed_from!r}: import that module first "
-                    "(on the command line: --import FILE_OR_MODULE), or install the package it belongs to"
-                )
+                raise UsageError(_missing(f"{self.kind} {name!r}", needed_from))
             raise UsageError(unknown(self.kind, name, self._classes))
         return self._classes[name]
 
@@ -115,6 +113,16 @@ def import_plugin(what: str) -> None:
         raise
     except Exception as error:
         raise UsageError(f"{what} could not be imported: {type(error).__name__}: {error}") from error
+
+
+def _missing(what: str, module: str) -> str:
+    """What a saved model, or a run, says when nobody has registered a component of it."""
+    where = "the script it was trained by" if module == "__main__" else f"the module {module!r}"
+    that = "that script" if module == "__main__" else "that module"
+    return (
+        f"this needs the {what} of {where}: import {that} first (on the command line: --import FILE_OR_MODULE), "
+        "or install the package it belongs to"
+    )
 
 
 def _origin(cls: type) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from types import EllipsisType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -76,6 +77,6 @@ def calibrate(network: nn.Module, x: Float[Tensor, "n d"]) -> None:
     network.eval()
 
 
-def _take_statistics(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _take_statistics(module: nn.Module, inputs: tuple[Any, ...]) -> None:
     assert isinstance(module, BatchNorm)
     module.mean, module.variance = inputs[0].mean(-2), inputs[0].var(-2, correction=0)

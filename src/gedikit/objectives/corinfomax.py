@@ -19,7 +19,7 @@ Square = Float[Tensor, "*m l l"]
 
 
 @full_precision
-def running_covariance(z: Embeddings, previous: Square, momentum: float) -> Square:
+def running_covariance(z: Embeddings, previous: Square | Float[Tensor, ""], momentum: float) -> Square:
     """μR + (1 − μ) Cov(z): the batch's covariance blended into what earlier batches said."""
     centred = centred_rows(z)
     return momentum * previous + (1 - momentum) * batch.moment(centred, centred) / batch.n_rows(z)

@@ -23,8 +23,8 @@ def swav(
     temperature: float = 0.1,
     epsilon: float = 0.05,
     iterations: int = 3,
-    queue: Rows | None = None,
-    view_queue: Rows | None = None,
+    queue: Float[Tensor, "*m q c"] | None = None,
+    view_queue: Float[Tensor, "*m q c"] | None = None,
 ) -> Float[Tensor, "*m"]:
     """½ mean [CE(q′, p) + CE(q, p′)]: each view predicts the other's codes; optimum 0 (Caron et al., 2020).
 

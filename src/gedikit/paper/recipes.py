@@ -1,7 +1,7 @@
 """The paper's recipes: what it prints, as methods with -as-printed in their names, and what works on its images.
 
-A recipe that is printed fixes every setting. One that works is asked for like any other fit, by what the pictures of
-a data set show and by the size that its figures were recorded with.
+A recipe that is printed fixes every setting. One that works is asked for like any other fit: by what the pictures
+of a data set are of, and by the size that its figures were recorded with.
 """
 
 from collections.abc import Mapping

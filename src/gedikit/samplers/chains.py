@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from jaxtyping import Float
@@ -23,6 +23,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.u
 @dataclass(frozen=True)
 class ChainSampler(Sampler):
     """Persistent chains (Tieleman, 2008). Subclasses define `step`, one transition of all chains."""
+
+    rejects: ClassVar[bool] = False  # True where `step` may leave a chain where it is: the share that moves is measured
 
     steps: int = setting(5, "transitions an iteration", above=0)
     chains: int = setting(2000, "persistent chains", above=0)
@@ -54,9 +56,8 @@ class ChainSampler(Sampler):
         box: Box,
     ) -> tuple[Float[Tensor, "*m n d"], Memory, Tensor | None]:
         """The transitions of an iteration: positions, memory, and the share that was accepted where some are not."""
-        for _ in range(self.steps):
-            x = self.step(log_density, x, generator=generator, box=box)
-        return x, memory, None
+        x, moved = self._run(self.steps, log_density, x, generator, box)
+        return x, memory, moved if self.rejects else None
 
     def sample(
         self,
@@ -68,9 +69,19 @@ class ChainSampler(Sampler):
         box: Box,
         generator: Randomness,
     ) -> tuple[Float[Tensor, "n d"], SampleInfo]:
+        x, moved = self._run(steps, log_density, x, generator, box)
+        return x, SampleInfo(float(moved), self.final_step({}), self.temperature)
+
+    def _run(
+        self, steps: int, log_density: LogDensity, x: Float[Tensor, "*m n d"], generator: Randomness, box: Box
+    ) -> tuple[Float[Tensor, "*m n d"], Float[Tensor, "*m"]]:
+        """Positions after some transitions, and the share of the chains that a transition moved on average."""
+        moved = x.new_zeros(x.shape[:-2]) if self.rejects and steps else x.new_ones(x.shape[:-2])
         for _ in range(steps):
-            x = self.step(log_density, x, generator=generator, box=box)
-        return x, SampleInfo(1.0, self.final_step({}), self.temperature)
+            before, x = x, self.step(log_density, x, generator=generator, box=box)
+            if self.rejects:
+                moved = moved + (x != before).any(-1).to(x.dtype).mean(-1) / steps
+        return x, moved
 
     def final_step(self, memory: Memory) -> float:  # noqa: ARG002
         return float("nan")

@@ -83,7 +83,7 @@ class Measure:
     pattern: Callable[[Float[Tensor, "n h w c"]], Pattern]
     signed: bool
 
-    def likeness(self, a: Pattern, b: Pattern) -> Float[Tensor, "n m"]:
+    def likeness(self, a: Pattern, b: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
         cosines = a @ b.T
         return cosines if self.signed else cosines.abs_()
 

@@ -167,6 +167,6 @@ def batches_per_epoch(n_rows: int, size: int) -> int:
     return max(1, n_rows // size)
 
 
-def scaled(raw: UInt8[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+def scaled(raw: UInt8[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     """Bytes to [−1, 1]."""
     return raw.float().sub_(127.5).div_(127.5)

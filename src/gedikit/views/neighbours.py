@@ -82,7 +82,7 @@ def neighbour_graph(
     return NeighbourGraph(affinity(distance, index), rows.astype(np.int64), anchor.ravel().astype(np.int64))
 
 
-def nearest_in_space(points: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def nearest_in_space(points: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     distance, index = NearestNeighbors(n_neighbors=k).fit(points).kneighbors()
     return distance, index
 
@@ -127,7 +127,7 @@ def spectral_clusters(weights: sparse.csr_matrix, n_clusters: int, seed: int) ->
     return found
 
 
-def _nearest(points: NDArray[np.float32], anchors: NDArray[np.float32]) -> NDArray[np.int64]:
+def _nearest(points: NDArray[Any], anchors: NDArray[Any]) -> NDArray[np.int64]:
     nearest: NDArray[np.int64] = (
         NearestNeighbors(n_neighbors=1).fit(anchors).kneighbors(points, return_distance=False).ravel()
     )

@@ -19,6 +19,7 @@ from gedikit.fitted import FittedModel
 from gedikit.methods import methods
 from gedikit.paper.recipes import PRINTED, printed, working
 from gedikit.paper.reproduce import addition_figures as figures
+from gedikit.paper.reproduce.addition_figures import Explained
 from gedikit.paper.reproduce.page import Section, Table, write_page
 from gedikit.paper.reproduce.paper import ADDITION
 from gedikit.paper.reproduce.running import Done, Request, curve, key_of, run_all
@@ -42,30 +43,25 @@ class Kind:
 
     title: str
     method: str
-    printed: bool = False
-    in_paper: str = ""  # its name in the paper's table
+    in_paper: str  # its name in the paper's table
+
+    @property
+    def printed(self) -> bool:
+        return PRINTED in self.method
 
 
 KINDS = {
-    "nesy": Kind("NeSy only", "nesy", in_paper="nesy"),
-    "gedi": Kind("GEDI only", "gedi", in_paper="gedi"),
-    "printed": Kind("GEDI & NeSy as printed", "gedi-nesy", printed=True, in_paper="gedi-nesy"),
-    "both": Kind("GEDI & NeSy", "gedi-symbols", in_paper="gedi-nesy"),
+    "nesy": Kind("NeSy only", "nesy", "nesy"),
+    "gedi": Kind("GEDI only", "gedi", "gedi"),
+    "printed": Kind("GEDI & NeSy as printed", printed("gedi-nesy", "mnist").name, "gedi-nesy"),
+    "both": Kind("GEDI & NeSy", "gedi-symbols", "gedi-nesy"),
 }
 
 
 @dataclass(frozen=True)
-class Explained:
-    """A test example: its images, what they are, and what the network and the rule make of them."""
-
-    pixels: list[list[int]]  # a, b and c as they are written
-    truth: str
-    log_probability: float
-    worlds: list[str]
-
-
-@dataclass(frozen=True)
 class AdditionResult:
+    """What was measured of a fit, or why there is nothing to measure."""
+
     kind: str
     n: int
     seed: int
@@ -81,35 +77,50 @@ class AdditionResult:
 
 @dataclass(frozen=True)
 class AdditionFit:
-    """One fit to n examples; `iterations` 0 means the paper's epochs."""
+    """One fit to n examples; `small` is for a CPU, and `iterations` 0 means the paper's epochs."""
 
     kind: str
     n: int
     seed: int
-    on_gpu: bool
+    small: bool
     iterations: int = 0
     sums: Sums = field(default_factory=Sums)
 
-    @property
-    def settings(self) -> Settings:
-        kind, shape = KINDS[self.kind], (28, 28, 1)
-        recipe = image_recipe(shape, "mnist", on_gpu=self.on_gpu, printed=kind.printed)
-        size = self.sums.batch_size(self.n, printed=kind.printed)
-        asked: dict[str, Any] = {
-            "batch_size": size,
-            "negatives": min(recipe["negatives"], size),
-            "log_every": 20,
-            "spectral_start": 0.0,  # GEDI only is without any reading
-        }
-        epochs = self.sums.sizes[self.n]
-        asked |= {"epochs": 0, "iterations": self.iterations} if self.iterations else {"epochs": epochs}
+    def plan(self, shares: Sequence[float] = (0.1,) * 10) -> Plan:
+        """What is fitted; `shares` is how often the rule lets each digit occur, which follows from `sums`."""
+        kind, n_variables = KINDS[self.kind], sum(self.sums.lengths)
+        n_rows, size = self.n * n_variables, self.sums.batch_size(self.n, printed=kind.printed)
+        config: dict[str, Any] = {"optimiser.batch_size": size, "optimiser.epochs": self.sums.sizes[self.n]}
+        if self.iterations:
+            config |= {"optimiser.epochs": 0, "optimiser.iterations": self.iterations}
         if not kind.printed:
-            asked["warmup"] = 100  # trainings are short
-        return get_method(kind.method).settings(recipe, **asked)
+            config["optimiser.warmup"] = 100  # trainings are short
+        if kind.method == "gedi":
+            config["objectives.pseudo-labels.share"] = 0.0  # GEDI only is without
+            config["similarity.copies"] = 8 if self.small else 32
+        made = plan(
+            DataProfile(n_rows, int(np.prod(_SHAPE)), _SHAPE),
+            Asked(
+                10,
+                kind.method,
+                seed=self.seed,
+                config=config,
+                examples=ExamplesProfile(n_rows, n_variables, tuple(shares)) if self.needs_rule else None,
+                **({} if kind.printed else working("mnist", small=self.small)),
+            ),
+        )
+        sampler = made.config.sampler
+        return (
+            made if sampler is None else made.replaced(sampler=sampler.replace(samples=min(sampler.samples, size)))
+        )
+
+    @property
+    def needs_rule(self) -> bool:
+        return methods[KINDS[self.kind].method].needs_examples
 
     @property
     def key(self) -> str:
-        return key_of(f"{self.kind}-{self.n}-{self.seed}", asdict(self), self.settings.as_dict())
+        return key_of(f"{self.kind}-{self.n}-{self.seed}", asdict(self), self.plan())
 
     @property
     def title(self) -> str:
@@ -122,27 +133,25 @@ class AdditionFit:
     def read(self, values: dict[str, Any]) -> AdditionResult:
         return AdditionResult(**{**values, "explained": [Explained(**e) for e in values["explained"]]})
 
-    def run(self, device: str, observer: Observer) -> list[AdditionResult]:
+    def run(self, device: str, callback: Callback) -> list[AdditionResult]:
         """Train on images of the training set and measure on all of the test set, names as they are."""
         train = _mnist("train")
         rows = self.sums.examples(np.asarray(train.y), self.n, self.seed)
-        method = get_method(KINDS[self.kind].method)
-        rules = (
-            Rules(self.sums.constraint(), np.arange(rows.size).reshape(rows.shape)) if method.needs_rules else None
-        )
+        rules, planned = None, self.plan()
+        if self.needs_rule:
+            rules = Rules(self.sums.constraint(), np.arange(rows.size).reshape(rows.shape))
+            planned = self.plan(rules.profile().prior)
+        execution = Execution(device=device, log_every=20, threads=0)
         history = History()
         try:
-            fitted, history, _ = fit(
+            fitted = fit(
+                planned,
                 train.x[rows.ravel()],
-                method,
-                self.settings,
-                n_clusters=10,
-                seed=self.seed,
-                device=device,
-                observer=observer,
-                history=history,
+                execution=execution,
                 rules=rules,
-            )
+                callbacks=[callback],
+                history=history,
+            ).fitted
         except DivergenceError as error:
             last = int(history.rows[-1]["iteration"]) if history.rows else 0
             return [self._result(None, str(error), last, history)]
@@ -207,37 +216,49 @@ def _share(p: float) -> str:
     return f"{p:.3f}" if p >= 0.0005 else "< 0.001"
 
 
-def reproduce(plan: Plan, console: Console, sizes: Sequence[int], sums: Sums, *, printed: bool = False) -> Path:
-    """Fit every column for every size and seed, write the table and the figures; returns the page."""
+def reproduce(
+    request: Request, console: Console, sizes: Sequence[int], sums: Sums, *, printed: bool = False
+) -> Path:
+    """Fit every column for every size and seed, write the table and the figures; returns the page.
+
+    On a CPU the fits are small.
+    """
     chosen = sorted(set(sizes or sums.sizes))
     unknown = [n for n in chosen if n not in sums.sizes]
     if unknown:
         raise UsageError(f"choose from {', '.join(map(str, sums.sizes))} examples, not {unknown[0]}")
-    on_gpu = resolve_device(plan.device).type == "cuda"
+    small = resolve_device(request.device).type == "cpu"
+    console.print(_size(small))
     kinds = [name for name, kind in KINDS.items() if printed or not kind.printed]
     # the longest first, so that no process ends alone
     jobs = [
-        AdditionFit(kind, n, seed, on_gpu, plan.iterations, sums)
+        AdditionFit(kind, n, seed, small, request.iterations, sums)
         for n in reversed(chosen)
         for kind in reversed(kinds)
-        for seed in plan.chosen_seeds
+        for seed in request.chosen_seeds
     ]
-    done = run_all(jobs, plan, console)
+    done = run_all(jobs, request, console)
     title = "Digits from sums: a + b = c" if sums.digits == 1 else f"Digits from sums of {sums.digits} digits"
-    return write_page(plan.out, "addition", title, sections(done, chosen, kinds, sums, plan))
+    return write_page(request.out, "addition", title, sections(done, chosen, kinds, sums, request, small=small))
 
 
 def sections(
-    done: Sequence[Done[AdditionResult]], sizes: Sequence[int], kinds: Sequence[str], sums: Sums, plan: Plan
+    done: Sequence[Done[AdditionResult]],
+    sizes: Sequence[int],
+    kinds: Sequence[str],
+    sums: Sums,
+    request: Request,
+    *,
+    small: bool,
 ) -> list[Section]:
     results = [result for job in done for result in job.results]
     cells = {(kind, n): [r for r in results if (r.kind, r.n) == (kind, n)] for kind in kinds for n in sizes}
-    seeds = plan.chosen_seeds
+    seeds = request.chosen_seeds
     note = (
         f"An example is {sum(sums.lengths)} MNIST images, the digits of two numbers and of their sum; nothing else "
         "is said about them. Accuracy counts a digit as right if the cluster of its name was chosen, without "
         f"matching clusters to classes afterwards. Median ± standard deviation over {len(seeds)} seeds ({seeds[0]} "
-        f"to {seeds[-1]}), and the lowest, on the 10,000 test images."
+        f"to {seeds[-1]}), and the lowest, on the 10,000 test images. {_size(small)}"
     )
     made = [
         Section(
@@ -254,7 +275,8 @@ def sections(
         Section(
             "The rule's loss and the invariance (Figure inv_nesy)",
             f"L_NESY and L_INV over the training, seed {seeds[0]}. As printed only L_NESY is minimised (L_INV "
-            "dotted); by default the training begins with a reading of clusters by the rule, then both are.",
+            "dotted); by default the training begins with pseudo-labels, clusters that the rule named, and then both "
+            "are.",
             picture=figures.losses(curves),
             name="inv_nesy",
         )
@@ -280,6 +302,12 @@ def sections(
             )
         )
     return made
+
+
+def _size(small: bool) -> str:
+    c = AdditionFit("both", min(Sums().sizes), 0, small).plan().config.tree()
+    kind = "small, for a CPU" if small else "those for a GPU"
+    return f"Fits are {kind}: width {c['encoder']['width']}, {c['sampler']['steps']} SGLD steps an iteration."
 
 
 def _table(

@@ -1,7 +1,8 @@
 """The figures of the addition experiment."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -9,17 +10,24 @@ from numpy.typing import NDArray
 
 from gedikit.report.style import ACCENT, INK, MUTED, OPTIMUM, new_figure, png, quiet
 
-if TYPE_CHECKING:
-    from gedikit.paper.reproduce.addition import Explained
-
 _LINES: dict[str, tuple[str, Literal["-", ":"], str]] = {
     "constraint": (ACCENT, "-", "L_NESY"),
     "invariance": (OPTIMUM, "-", "L_INV"),
     "watched_invariance": (OPTIMUM, ":", "L_INV, not minimised"),
-    "reading": (MUTED, "-", "cross-entropy to the first reading"),
+    "pseudo-labels": (MUTED, "-", "cross-entropy to pseudo-labels"),
 }
 _COLUMNS = 3
 _NEAR_OPTIMUM = 1e-3  # which is 0
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A test example: its images, what they are, and what the network and the rule make of them."""
+
+    pixels: list[list[int]]  # a, b and c as they are written
+    truth: str
+    log_probability: float
+    worlds: list[str]
 
 
 def losses(curves: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
@@ -67,7 +75,7 @@ def confusions(matrices: Mapping[int, NDArray[np.int64]]) -> bytes:
     return png(figure)
 
 
-def explained(examples: "Sequence[Explained]") -> bytes:
+def explained(examples: Sequence[Explained]) -> bytes:
     """Images of each example, what they are, and the sums that the network and the rule allow."""
     n_images = len(examples[0].pixels)
     figure = new_figure(1.05 * n_images + 3.4, 1.15 * len(examples))

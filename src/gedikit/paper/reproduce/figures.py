@@ -7,6 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from gedikit.paper.reproduce.fits import Picture, Result
+from gedikit.paper.reproduce.paper import NAMES
 from gedikit.report.style import (
     DENSITY_MAP,
     HAIRLINE,
@@ -19,8 +21,6 @@ from gedikit.report.style import (
     png,
     quiet,
 )
-from gedikit.paper.reproduce.fits import Picture, Result
-from gedikit.paper.reproduce.paper import NAMES
 
 Drawn = Mapping[tuple[str, str], Result]
 _SIDE = 1.55  # inches of a panel

@@ -30,8 +30,8 @@ def reproduce(request: Request, method: str, console: Console) -> Path:
     done = run_all(groups, request, console)
     results = [result for job in done for result in job.results]
     note = (
-        f"Method {method}, weight of the generative term 1. Mean NMI on 1000 test points over {request.seeds} seeds "
-        f"({request.chosen_seeds[0]} to {request.chosen_seeds[-1]}); a run that diverged counts as 0."
+        f"Method {method}, weight of the generative term 1. Mean NMI on 1000 test points over {request.seeds} "
+        f"seeds ({request.chosen_seeds[0]} to {request.chosen_seeds[-1]}); a run that diverged counts as 0."
     )
     made = [
         Section("Sensitivity to the weights (Figure sensitivity)", note, picture=_maps(results), name="sensitivity")
