@@ -14,14 +14,15 @@ from pathlib import Path
 
 import torch
 
-from gedikit.cli import figures as measured
 from gedikit.cli import fitting
+from gedikit.cli import measuring as measured
 from gedikit.data import sources
 from gedikit.data.official import data_root, is_there
 from gedikit.fitted import FittedModel
-from gedikit.report.samples import samples_png
+from gedikit.paper.recipes import working
 from gedikit.paper.reproduce.page import Table
 from gedikit.paper.reproduce.paper import IMAGES
+from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig
 from gedikit.training.devices import resolve_device
 from gedikit.version import __version__
@@ -32,6 +33,7 @@ OUTSIDE = {
     "cifar10": ["svhn"],
     "svhn": ["cifar10"],
 }
+EXECUTION = ("execution.log_every=100", "execution.checkpoint_every=2000", "execution.threads=0")
 SHOWN = {
     "NMI": "nmi",
     "NMI, mean over batches": "nmi_batch_mean",
@@ -60,13 +62,20 @@ def main() -> None:
     if asked.fid:
         measured.inception_path()  # what is missing is said before the training, not after it
     run = Run(asked.runs / f"{asked.data}-{asked.seed}")
-    if run.exists and (asked.set or run.config().settings["epochs"] != asked.epochs):
-        parser.error(f"{run.path} was asked for {run.config().settings['epochs']} epochs: remove it to ask anew")
+    if run.exists and (asked.set or _epochs(run.config()) != asked.epochs):
+        parser.error(f"{run.path} was asked for {_epochs(run.config())} epochs: remove it to ask anew")
+    small = resolve_device("auto").type == "cpu"
+    request = fitting.FitRequest(
+        seed=asked.seed,
+        epochs=asked.epochs,
+        assignments=[*EXECUTION, *asked.set],
+        **working(asked.data, small=small),
+    )
     with _timed(run.path / "seconds.txt") as parts:
         if run.exists:
-            fitting.fit(None, out=run.path, resume=True)
+            fitting.fit(None, fitting.FitRequest(), out=run.path, resume=True)
         else:
-            fitting.fit(asked.data, seed=asked.seed, epochs=asked.epochs, out=run.path, assignments=asked.set)
+            fitting.fit(asked.data, request, out=run.path)
     seconds = sum(map(float, parts.read_text().split()))
     commit = asked.commit or _head()
     record(run, asked.out / f"{asked.data}-{asked.seed}", asked.fid, seconds, commit)
@@ -85,6 +94,10 @@ def _timed(parts: Path) -> Iterator[Path]:
             file.write(f"{time.monotonic() - began:.1f}\n")
 
 
+def _epochs(config: RunConfig) -> int:
+    return config.plan.config.optimiser.epochs
+
+
 def _head() -> str:
     command = ["git", "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -92,7 +105,7 @@ def _head() -> str:
 
 def record(run: Run, out: Path, fid: int, seconds: float, commit: str) -> None:
     config = run.config()
-    where = resolve_device(config.device)
+    where = resolve_device(config.execution.device)
     fitted = FittedModel.load(run.model_path, where)
     train, test = (sources.load(config.source, split=split) for split in ("train", "test"))
     outside = [*OUTSIDE[config.source], *measured.SYNTHETIC]
@@ -133,8 +146,8 @@ def table(out: Path) -> Table:
         kept, config = json.loads(path.read_text()), RunConfig.from_toml(path.parent / "config.toml")
         values = {figure["name"]: figure["value"] for figure in kept["figures"]}
         cells = {
-            "": f"{config.source}, seed {config.seed}",
-            "epochs": str(config.settings["epochs"]),
+            "": f"{config.source}, seed {config.plan.seed}",
+            "epochs": str(_epochs(config)),
             "seconds": f"{kept['seconds_of_training_and_report']:.0f}",
         }
         for title, name in SHOWN.items():

@@ -10,27 +10,23 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from rich.console import Console
 
-from gedikit.data.toy import N_CLASSES
-from gedikit.methods import get_method
+from gedikit.config import Execution
 from gedikit.paper.reproduce.fits import Group, Member, points
-from gedikit.paper.reproduce.running import Plan, run_all
+from gedikit.paper.reproduce.running import Request, run_all
 from gedikit.training import fit
 
 
 def one_after_another(group: Group, device: str) -> float:
     began = time.perf_counter()
-    method = get_method(group.method)
-    settings = method.settings(iterations=group.iterations)
     for member in group.members:
-        x = points(member.shape, member.seed)[0]
-        fit(x, method, settings, n_clusters=N_CLASSES[member.shape], seed=member.seed, device=device)
+        fit(group.plan(member), points(member.shape, member.seed)[0], execution=Execution(device=device))
     return time.perf_counter() - began
 
 
 def at_once(groups: list[Group], device: str, workers: int) -> float:
     with tempfile.TemporaryDirectory() as out:
         began = time.perf_counter()
-        run_all(groups, Plan(Path(out), device=device, workers=workers), Console(quiet=True))
+        run_all(groups, Request(Path(out), device=device, workers=workers), Console(quiet=True))
         return time.perf_counter() - began
 
 

@@ -6,11 +6,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gedikit.methods import Stage, get_method
-from gedikit.recipes import image_recipe
+from gedikit.config import Execution
+from gedikit.objectives.base import Stage
+from gedikit.paper.recipes import working
+from gedikit.planning import Asked, plan
+from gedikit.profile import DataProfile
 from gedikit.symbolic import Constraint
 from gedikit.training.devices import resolve_device, tuned_convolutions
-from gedikit.training.fit import Prepared, prepare
+from gedikit.training.fit import Setup, prepare
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 
@@ -18,23 +21,34 @@ BATCH, ROUNDS = 60, 15
 TERMS = ("generative", "invariance", "prior")
 
 
-def ready(terms: tuple[str, ...], device: str, per_round: int) -> tuple[Prepared, TrainState]:
+def ready(terms: tuple[str, ...], device: str, per_round: int) -> tuple[Setup, TrainState]:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (300, 784), dtype=np.uint8)
-    method = replace(get_method("gedi-symbols"), stages=(Stage(1, (*TERMS, "constraint")),))
-    recipe = image_recipe((28, 28, 1), "mnist", on_gpu=device == "cuda")
-    settings = method.settings(recipe, batch_size=BATCH, negatives=BATCH, iterations=10**6, log_every=10**6)
     addition = Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
     rules = Rules(addition, np.arange(300).reshape(100, 3))
-    prepared = prepare(images, method, settings, n_clusters=10, device=device, rules=rules)
-    prepared = replace(prepared, step=replace(prepared.step, method=replace(method, stages=(Stage(1, terms),))))
+    config = {
+        "views.walks": False,
+        "objectives.pseudo-labels.share": 0,
+        "sampler.samples": BATCH,
+        "optimiser.batch_size": BATCH,
+        "optimiser.iterations": 10**6,
+    }
+    asked = Asked(
+        10,
+        "bound+constraint+cluster-energy",
+        config=config,
+        examples=rules.profile(),
+        **working("mnist", small=device == "cpu"),
+    )
+    made = replace(plan(DataProfile.of(images, (28, 28, 1)), asked), stages=(Stage(1, terms),))
+    prepared = prepare(made, images, execution=Execution(device=device, log_every=10**6), rules=rules)
     state = prepared.new_state()
     for _ in range(2 * per_round):  # renaming looks at iteration 0 only; what is compiled and captured is
         prepared.step(state)
     return prepared, state
 
 
-def milliseconds(prepared: Prepared, state: TrainState, device: str, count: int) -> float:
+def milliseconds(prepared: Setup, state: TrainState, device: str, count: int) -> float:
     began = time.perf_counter()
     for _ in range(count):
         prepared.step(state)

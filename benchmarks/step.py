@@ -5,16 +5,13 @@ import time
 
 import torch
 
-from gedikit.building import build_model
+from gedikit.config import Execution
 from gedikit.data.toy import moons
-from gedikit.data.views import NoiseViews
-from gedikit.methods import get_method
-from gedikit.sampling import Box, ReplayBuffer
-from gedikit.training.negatives import Chains
-from gedikit.training.state import TrainState
-from gedikit.training.step import TrainStep
-from gedikit.training.terms import weight_of
-from published_loop import PublishedLoop
+from gedikit.paper.published_loop import VectorLoop
+from gedikit.paper.recipes import printed
+from gedikit.planning import Asked, plan
+from gedikit.profile import DataProfile
+from gedikit.training.fit import prepare
 
 ROUNDS, BLOCK = 12, 50
 
@@ -22,22 +19,14 @@ ROUNDS, BLOCK = 12, 50
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    method = get_method("gedi-as-printed")
-    settings = method.settings()
-    data = torch.tensor(moons(1000, 0)[0], dtype=torch.float32)
-    network = build_model(method, settings, 2, 2, 1.0, torch.Generator().manual_seed(0))
-    published = PublishedLoop(copy.deepcopy(network), data)
-
-    box = Box(torch.full((2,), -1.0), torch.full((2,), 1.0))
-    generator = torch.Generator().manual_seed(0)
-    buffer = ReplayBuffer(box.uniform(settings.buffer, generator))
-    state = TrainState.new(network, buffer, torch.tensor(1.0), generator, settings)
-    views, chains = NoiseViews(data, settings.noise), Chains(settings, box, box.uniform)
-    weights: dict[str, float | torch.Tensor] = {name: weight_of(name, settings) for name in method.terms}
-    step = TrainStep(settings, method, views, chains, torch.full((2,), 0.5).log(), weights)
+    x, _ = moons(1000, 0)
+    made = plan(DataProfile.of(x), Asked(2, printed("gedi").name))
+    ready = prepare(made, x, execution=Execution(device="cpu"))
+    state = ready.new_state()
+    published = VectorLoop(copy.deepcopy(ready.network), torch.tensor(x, dtype=torch.float32), made)
 
     def ours() -> None:
-        step(state, measure=state.iteration % settings.log_every == 0)
+        ready.step(state, measure=state.iteration % ready.execution.log_every == 0)
 
     seconds: dict[str, list[float]] = {"published": [], "gedikit": []}
     for _ in range(ROUNDS):  # alternating blocks: both see the same disturbances

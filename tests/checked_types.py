@@ -12,7 +12,10 @@ from beartype import BeartypeConf, FrozenDict, beartype
 from beartype.vale import Is
 from jaxtyping import install_import_hook
 
-PLAIN = ("gedikit.encoders.stem_kernels",)  # a language of its own
+PLAIN = (
+    "gedikit.encoders.stem_kernels",  # a language of its own
+    "gedikit.views.warp",  # torch.compile cannot see through the check of a named tuple's methods
+)
 
 
 def install() -> None:

@@ -1,15 +1,17 @@
 """Callbacks: follow a fit, log it, or end it early and keep the model.
 
-    model.fit(X, callbacks=[JSONLLogger("metrics.jsonl"), EarlyStopping("mutual_information", patience=20)])
+model.fit(X, callbacks=[JSONLLogger("metrics.jsonl"), EarlyStopping("mutual_information", patience=20)])
 """
 
 import csv
 import json
 import math
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from gedikit.components.component import unknown
 from gedikit.errors import UsageError
 from gedikit.progress import ProgressLine
 from gedikit.training.callbacks import Callback, FitView, Metrics
@@ -44,8 +46,10 @@ class EarlyStopping(Callback):
         self.best, self.waited = math.inf, 0
 
     def on_metrics(self, fit: FitView, metrics: Metrics) -> None:
+        if self.metric not in metrics and self.metric in fit.plan.terms:
+            return  # of another stage
         if self.metric not in metrics:
-            raise UsageError(f"there is no measurement {self.metric!r}; there are: {', '.join(metrics)}")
+            raise UsageError(unknown("measurement", self.metric, metrics))
         value = self.sign * metrics[self.metric]
         if value < self.best - self.min_change:
             self.best, self.waited = value, 0
@@ -64,7 +68,9 @@ class _FileLogger(Callback):
 
     def on_start(self, fit: FitView) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = self.path.open("a" if fit.iteration else "w", encoding="utf-8", newline="")
+        if not fit.iteration:
+            self.path.unlink(missing_ok=True)
+        self.file = self.path.open("a", encoding="utf-8", newline="")
 
     def on_end(self, fit: FitView) -> None:  # noqa: ARG002
         if self.file is not None:
@@ -82,20 +88,33 @@ class JSONLLogger(_FileLogger):
 
 
 class CSVLogger(_FileLogger):
-    """One row a measurement; columns are those of the first one."""
+    """One row a measurement; what is measured in later stages alone gets columns then."""
 
     def __init__(self, path: str | Path):
         super().__init__(path)
         self.columns: list[str] = []
 
+    def on_start(self, fit: FitView) -> None:
+        super().on_start(fit)
+        self.columns = next(iter(self._rows()), [])
+
     def on_metrics(self, fit: FitView, metrics: Metrics) -> None:  # noqa: ARG002
         assert self.file is not None
-        writer = csv.writer(self.file, lineterminator="\n")
-        if not self.columns:
-            self.columns = list(metrics)
-            if self.file.tell() == 0:
-                writer.writerow(self.columns)
-        writer.writerow([metrics.get(name, "") for name in self.columns])
+        new = [name for name in metrics if name not in self.columns]
+        if new:
+            _, *rows = self._rows() or [[]]
+            self.columns = [*self.columns, *new]
+            self.file.truncate(0)
+            self._write([self.columns, *([*row, *[""] * len(new)] for row in rows)])
+        self._write([[metrics.get(name, "") for name in self.columns]])
+
+    def _rows(self) -> list[list[str]]:
+        with self.path.open(encoding="utf-8", newline="") as file:
+            return list(csv.reader(file))
+
+    def _write(self, rows: Sequence[Sequence[Any]]) -> None:
+        assert self.file is not None
+        csv.writer(self.file, lineterminator="\n").writerows(rows)
         self.file.flush()
 
 

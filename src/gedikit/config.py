@@ -55,7 +55,9 @@ class Execution(Component):
     compile: bool = setting(True, "compiled networks and captured iterations on a GPU")
     log_every: int = setting(25, "iterations between two measurements", above=0)
     checkpoint_every: int = setting(500, "iterations between two checkpoints", above=0)
-    threads: int = setting(1, "of the CPU; more are slower for small networks, and 0 leaves torch alone", at_least=0)
+    threads: int = setting(
+        1, "of the CPU; more are slower for small networks, and 0 leaves torch alone", at_least=0
+    )
 
 
 # sections that name a component, and those that are one table
@@ -104,8 +106,8 @@ class Config:
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], needs: Mapping[str, str] | None = None) -> "Config":
         """The components that a tree names; `needs` says which modules defined those of others."""
-        check_sections(tree)
         needs = needs or {}
+        check_sections(tree, needs=needs)
         built: dict[str, Any] = {}
         for section, registry in REGISTRIES.items():
             built[section] = _component(section, registry, tree.get(section, {}), needs)
@@ -125,7 +127,9 @@ class Config:
         return {place: module for place, module in modules.items() if module.split(".")[0] != "gedikit"}
 
 
-def check_sections(tree: Mapping[str, Any], *, execution: bool = False) -> None:
+def check_sections(
+    tree: Mapping[str, Any], *, execution: bool = False, needs: Mapping[str, str] | None = None
+) -> None:
     """Refuse names and values that cannot be sections."""
     known = (*SECTIONS, EXECUTION) if execution else SECTIONS
     for section, value in tree.items():
@@ -135,7 +139,7 @@ def check_sections(tree: Mapping[str, Any], *, execution: bool = False) -> None:
             raise UsageError(f"{section} is a section: set {section}.name or one of its settings, not {value!r}")
         if section == OBJECTIVES:
             for name, values in value.items():
-                objectives.get(name)
+                objectives.get(name, (needs or {}).get(f"{OBJECTIVES}.{name}"))
                 if not isinstance(values, Mapping):
                     raise UsageError(f"{OBJECTIVES}.{name} has settings, such as {OBJECTIVES}.{name}.weight")
 

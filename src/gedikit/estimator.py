@@ -18,7 +18,7 @@ from sklearn.base import (
     DensityMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
@@ -28,6 +28,7 @@ from gedikit.config import Execution
 from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.errors import GediWarning
 from gedikit.fitted import FittedModel
+from gedikit.modalities import Image
 from gedikit.planning import Asked, Plan, plan, split_execution
 from gedikit.profile import DataProfile, as_rows
 from gedikit.symbolic import Constraint
@@ -64,8 +65,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     learning_rate : float, default=None
         Peak learning rate; None leaves it to the plan.
     config : dict, default=None
-        Any other setting by section and name, for example ``{"objectives.prior.weight": 20, "sampler.name": "mala"}``
-        or the same as nested dicts. `gedikit settings` lists them.
+        Any other setting by section and name, for example
+        ``{"objectives.prior.weight": 20, "sampler.name": "mala"}`` or the same as nested dicts.
+        `gedikit settings` lists them.
     random_state : int, RandomState or None, default=None
         The same integer gives the same model, bit for bit on a CPU.
     image_shape : tuple of int, default=None
@@ -145,8 +147,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def plan(self, X: ArrayLike) -> Plan:
         """What `fit(X)` would do, with a reason for each decision; nothing is fitted."""
-        rows, shape = as_rows(np.asarray(X))
-        return plan(DataProfile.of(rows, shape or tuple(self.image_shape or ())), self._asked(None))
+        rows, shape = _as_rows(X)
+        x = check_array(rows, dtype=_DTYPES, ensure_min_samples=2, estimator=self)
+        return self._planned(x, shape)
 
     def fit(self, X: ArrayLike, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: ARG002
         """Train on the rows of X; y is ignored.
@@ -167,12 +170,20 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         return self._fit(X, callbacks, Rules.of(constraint, examples))
 
     def _fit(self, X: ArrayLike, callbacks: Sequence[Callback], rules: Rules | None = None) -> Self:
-        rows, shape = as_rows(X) if isinstance(X, np.ndarray) else (X, ())
+        rows, shape = _as_rows(X)
         x = validate_data(self, rows, dtype=_DTYPES, ensure_min_samples=2)
-        made = plan(DataProfile.of(x, shape or tuple(self.image_shape or ())), self._asked(rules))
+        if rules is not None:
+            rules.check(len(x), self.n_clusters)
+        made = self._planned(x, shape, rules)
         with ExitStack() as stack:
             shown = [stack.enter_context(ProgressLine())] if self.verbose else []
             return self.fit_planned(made, x, [*callbacks, *shown, stack.enter_context(_CtrlC())], rules=rules)
+
+    def _planned(self, x: NDArray[Any], shape: tuple[int, ...], rules: Rules | None = None) -> Plan:
+        """The plan for validated rows; `shape` is that of images which came as an array of images."""
+        asked = self._asked(rules)
+        given = Image.of({"shape": asked.config.get("data", {}).get("shape", ())}).shape
+        return plan(DataProfile.of(x, shape or tuple(self.image_shape or given)), asked)
 
     def fit_planned(
         self,
@@ -233,7 +244,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def fit_predict(self, X: ArrayLike, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:  # noqa: ARG002
         """Train on X and return its clusters."""
-        return self.fit(X).labels_
+        return self.fit(X, **kwargs).labels_
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """The most probable cluster of each row."""
@@ -355,12 +366,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "fitted_")
-        rows, _ = as_rows(X) if isinstance(X, np.ndarray) else (X, ())
+        rows, _ = _as_rows(X)
         x: NDArray[Any] = validate_data(self, rows, dtype=_DTYPES, reset=False)
         return x
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
+
+
+def _as_rows(X: ArrayLike) -> tuple[ArrayLike, tuple[int, ...]]:
+    """Arrays of images as rows, and their shape; tables and all else as they are."""
+    return as_rows(X) if isinstance(X, np.ndarray) else (X, ())
 
 
 class _CtrlC(Callback):

@@ -10,6 +10,7 @@ from torch import Tensor
 from gedikit.components import as_tree
 from gedikit.config import Execution
 from gedikit.flat_settings import new_config
+from gedikit.methods import methods
 from gedikit.planning import Asked, ExamplesProfile, Plan, plan, split_execution
 from gedikit.profile import DataProfile
 
@@ -17,9 +18,7 @@ FIRST_WITH_PLANS = 2  # the format of files
 _RENAMED = {"network.critic": "network.heads.cpc.weight"}
 
 
-def model(
-    tensors: Mapping[str, Tensor], meta: Mapping[str, Any]
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def model(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the header of a model of 0.1."""
     settings, info = meta["settings"], dict(meta["info"])
     made, execution = plan_of(
@@ -46,15 +45,16 @@ def plan_of(
     user_encoder: bool = False,
 ) -> tuple[Plan, Execution]:
     """The plan that flat settings were."""
-    config = new_config(method, settings, n_features)
-    config.pop("encoder.name", None) if user_encoder else None
-    tree, execution = split_execution(config)
+    tree, execution = split_execution(new_config(method, settings, n_features))
+    if user_encoder:
+        tree.pop("encoder", None)
+    name = _name_of(method, settings)
     profile = DataProfile(n_rows, n_features, tuple(settings.get("image_shape", ())))
     # models that learned from a constraint are used, not trained: any examples will do
-    examples = ExamplesProfile(n_rows, 1, tuple(prior)) if "nesy" in method or "symbols" in method else None
+    examples = ExamplesProfile(n_rows, 1, tuple(prior)) if methods[name].needs_examples else None
     asked = Asked(
         len(prior),
-        method,
+        name,
         prior,
         seed=seed,
         config=tree,
@@ -62,6 +62,13 @@ def plan_of(
         examples=examples,
     )
     return plan(profile, asked), Execution.of(execution)
+
+
+def _name_of(method: str, settings: Mapping[str, Any]) -> str:
+    """What the method is called now: recipes for images have the name of their data in theirs."""
+    data = str(settings.get("augmentation", "")).removesuffix("-printed")
+    name = f"{method}-{data}"
+    return name if method.endswith("-as-printed") and name in methods else method
 
 
 def run(table: Mapping[str, Any]) -> dict[str, Any]:

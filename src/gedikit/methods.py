@@ -1,4 +1,4 @@
-"""A method names objectives and a density, says when they are minimised, and changes what it has to of the settings.
+"""A method names objectives and a density, says when they are minimised, and changes what settings it has to.
 
 Any registered objectives with at most one density are a method, written "swav+cluster-energy"; "bound" stands for
 invariance and prior. `methods` holds those with names of their own.
@@ -93,7 +93,9 @@ class Methods:
             return self._known[name]
         if "+" in name or name in objectives or name in densities:
             return compose(*name.split("+"))
-        raise UsageError(f"{unknown('method', name, self)}; or join objectives and a density as 'swav+cluster-energy'")
+        raise UsageError(
+            f"{unknown('method', name, self)}; or join objectives and a density as 'swav+cluster-energy'"
+        )
 
     def named(self, name: str) -> Method:
         """A method of this package, without looking for others."""
@@ -105,7 +107,7 @@ class Methods:
 
 def compose(*parts: str) -> Method:
     """The method that minimises these objectives together, with a density if one is among them."""
-    name = "+".join(parts)
+    name = "+".join(sorted(parts, key=lambda part: part in densities))  # in either order the same method
     sides = [p for part in parts for p in _GROUPS.get(part, (part,))]
     if any(part not in objectives and part not in densities for part in sides):
         load_plugins()
@@ -116,7 +118,9 @@ def compose(*parts: str) -> Method:
     chosen = [part for part in sides if part in densities]
     losses = [part for part in sides if part in objectives]
     if len(chosen) > 1 or len(set(sides)) < len(sides):
-        raise UsageError(f"{name!r} must name each objective once and at most one density, as 'swav+cluster-energy'")
+        raise UsageError(
+            f"{name!r} must name each objective once and at most one density, as 'swav+cluster-energy'"
+        )
     first = objectives.get(losses[0]) if losses else None
     about: list[type[Component]] = [*map(objectives.get, losses), *map(densities.get, chosen)]
     changes: Tree = {}
@@ -137,7 +141,6 @@ def compose(*parts: str) -> Method:
 
 methods = Methods()
 register_method = methods.register
-
 
 
 def _register_named() -> None:

@@ -257,9 +257,8 @@ class _Planner:
     def _density(self) -> str:
         own, given = self.method.density, self._given("density", "name")
         if own is None and given not in (None, NONE):
-            raise UsageError(
-                f"the method {self.method.name!r} learns no density; name one with it: {self.method.name}+{given}"
-            )
+            together = "+".join((*self.method.objectives, str(given)))
+            raise UsageError(f"the method {self.method.name!r} learns no density: take the method {together!r}")
         if own is not None and given == NONE:
             raise UsageError(
                 f"the method {self.method.name!r} learns a density; take one that does not, such as 'gedi-no-gen'"
@@ -367,9 +366,11 @@ class _Planner:
             objective = objectives.get(name).of(values)
             joined = objective.join(stages)
             if joined is None and name in self.changes.get(OBJECTIVES, {}):
+                own, density = self.method.objectives, self.method.density
+                together = "+".join((*own, name, *([] if density is None else [density])))
                 raise UsageError(
                     f"the method {self.method.name!r} has no objective {name!r}; it has "
-                    f"{', '.join(self.method.objectives) or 'none'}. Join them as {self.method.name}+{name}"
+                    f"{', '.join(own) or 'a density alone'}: take the method {together!r} for all of them"
                 )
             if joined is not None and joined != stages:
                 stages = joined
@@ -387,8 +388,9 @@ class _Planner:
         size = min(size, n_rows)
         alone = [name for name, objective in config.objectives.items() if objective.min_rows > size]
         if alone:
+            least = config.objectives[alone[0]].min_rows
             raise UsageError(
-                f"{alone[0]} looks at the whole batch and needs at least {config.objectives[alone[0]].min_rows} rows, not batch_size={size}"
+                f"{alone[0]} looks at the whole batch and needs at least {least} rows, not batch_size={size}"
             )
         iterations, reason = optimiser.iterations, f"{self.data.n_rows} rows"
         if optimiser.epochs:

@@ -12,6 +12,7 @@ from gedikit.training.callbacks import Callback, FitView, Metrics
 
 _PLAIN_EVERY = 5.0
 _FIRST_STEPS, _FIRST_SECONDS = 5, 3.0  # before the time that is left is estimated
+_WORTH_TELLING = 10.0  # seconds
 _LONG = 600.0  # seconds, above which a cheaper budget is named
 _SHORT = {"invariance": "inv", "prior": "prior", "generative": "gen", "mutual_information": "I(x;y)"}
 
@@ -113,7 +114,8 @@ class Forecast(Callback):
             return
         self.told = True
         left = seconds / done * (fit.iterations - fit.iteration)
-        self.console.print(f"about {duration(left)} left{self._instead(fit, seconds / done)}", markup=False)
+        if left >= _WORTH_TELLING:
+            self.console.print(f"about {duration(left)} left{self._instead(fit, seconds / done)}", markup=False)
 
     def _instead(self, fit: FitView, each: float) -> str:
         if each * (fit.iterations - fit.iteration) <= _LONG:

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import math
 import os
+import re
 import shutil
 import signal
 import tomllib
@@ -26,6 +28,7 @@ from gedikit.training.state import TrainState
 from gedikit.version import __version__
 
 _KEPT_CHECKPOINTS = 2
+_BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class RunConfig:
             if table["format"] < legacy.FIRST_WITH_PLANS:
                 return cls(**legacy.run(table))
             for module in table["imports"]:
-                import_plugin(module)
+                _import_again(module, path)
             return cls(
                 table["source"],
                 table["data_seed"],
@@ -79,6 +82,16 @@ class RunConfig:
                 Plan.from_tree(_from_sections(table)),
                 Execution.of(table["execution"]),
             )
+
+
+def _import_again(module: str, path: Path) -> None:
+    """Import components as for the fit; a file may have moved since."""
+    try:
+        import_plugin(module)
+    except UsageError as error:
+        raise UsageError(
+            f"{path.parent} needs the components of {module}: {error}. Put the file there, or its place into {path}"
+        ) from error
 
 
 # the plan's own parts beside the settings, which are sections of the file
@@ -141,9 +154,7 @@ class Run:
 
     def create(self, config: RunConfig) -> None:
         if self.exists:
-            raise UsageError(
-                f"{self.path} already holds a run: add --resume to go on with it, or name another --out"
-            )
+            raise UsageError(f"{self.path} already holds a run: add --resume to continue it, or another --out")
         write_text(self.config_path, config.to_toml())
 
     def config(self) -> RunConfig:
@@ -159,6 +170,14 @@ class Run:
         for path in (*written, self.model_path, self.report_path, self.labels_path):
             path.unlink(missing_ok=True)
         self.config_path.unlink()
+
+    def remove_if_nothing_was_done(self) -> None:
+        """Remove a run that failed before its first measurement, so that the corrected command can take its place."""
+        done = (self.metrics_path, self.log_path, self.evaluations_path, self.model_path, *self.checkpoints())
+        if not any(path.exists() for path in done):
+            self.config_path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # other files are there
+                self.path.rmdir()
 
     def forget_checkpoints(self) -> None:
         shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
@@ -239,15 +258,16 @@ class RunRecorder(Callback):
         if self.view is not None:
             self.view.interrupt()
         with contextlib.suppress(OSError):  # past Python's buffers, which may be in the middle of a line
-            os.write(2, b"\nstopping after a checkpoint; stop again with Ctrl-C to abort now\n")
+            os.write(2, b"\nstopping after a checkpoint; press Ctrl-C again to stop at once\n")
 
     def on_start(self, fit: FitView) -> None:
         self.view, self.last_checkpoint = fit, fit.iteration
         if self.signal is not None:
             fit.interrupt()
 
-    def on_metrics(self, fit: FitView, metrics: Metrics) -> None:  # noqa: ARG002
-        self.run.append(self.run.metrics_path, json.dumps(metrics))
+    def on_metrics(self, fit: FitView, metrics: Metrics) -> None:
+        if is_planned(fit, self.config.execution.log_every):
+            self.run.append(self.run.metrics_path, json.dumps(metrics))
 
     def on_event(self, text: str) -> None:
         self.run.append(self.run.log_path, text)
@@ -262,7 +282,7 @@ class RunRecorder(Callback):
         self._write(fit)
         return (
             f"stopped at iteration {fit.iteration} of {fit.iterations}; "
-            f"go on with: gedikit fit --resume --out {self.run.path}"
+            f"continue with: gedikit fit --resume --out {self.run.path}"
         )
 
     def _write(self, fit: FitView) -> None:
@@ -270,19 +290,35 @@ class RunRecorder(Callback):
         self.last_checkpoint = fit.iteration
 
 
+def is_planned(fit: FitView, log_every: int) -> bool:
+    """Whether a measurement would be there without an interruption: a resumed run is to be as if there was none."""
+    return not fit.interrupted or fit.iteration % log_every == 0 or fit.iteration == fit.iterations
+
+
 def to_toml(table: Mapping[str, Any], prefix: str = "") -> str:
-    """A table of plain values as TOML; what is None is left out."""
+    """A table of plain values as TOML, in which None is the text "none", as on the command line."""
     plain, tables = [], []
-    for name, value in table.items():
+    for key, value in table.items():
+        name = key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
         if isinstance(value, Mapping):
             inner = to_toml(value, f"{prefix}{name}.")
             tables.append(f"\n[{prefix}{name}]\n{inner}" if inner or not value else "")
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             tables += [f"\n[[{prefix}{name}]]\n{to_toml(item)}" for item in value]
-        elif value is not None:
-            # JSON's strings, numbers and arrays are valid TOML
-            plain.append(f"{name} = {json.dumps(value, ensure_ascii=False)}\n")
+        else:
+            plain.append(f"{name} = {_toml_value(value)}\n")
     return "".join([*plain, *tables])
+
+
+def _toml_value(value: Any) -> str:
+    if value is None:
+        return '"none"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    # JSON's strings and other numbers are valid TOML, but for one control character
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _cut_back(path: Path, iteration: int) -> None:

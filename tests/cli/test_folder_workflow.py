@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,19 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import normalized_mutual_info_score
 
 from gedikit.data.toy import moons
+from gedikit.fitted import FittedModel
 
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 COLUMNS = ["row", "file", "cluster", "confidence", "log_density", "outlier_score"]
 KINDS = ("discs", "stripes", "checks", "skies")
-SMALL = [f"--set={pair}" for pair in ("width=8", "steps=2", "batch_size=32", "negatives=16", "buffer=200")]
-TINY = [*SMALL, *(f"--set={pair}" for pair in ("width=4", "buffer=40", "log_every=5", "checkpoint_every=20"))]
+SMALL = [
+    *("--set=encoder.width=8", "--set=optimiser.batch_size=32"),
+    *("--set=sampler.steps=2", "--set=sampler.samples=16", "--set=sampler.chains=200"),
+]
+TINY = [
+    *(*SMALL, "--set=encoder.width=4", "--set=sampler.chains=40"),
+    *("--set=execution.log_every=5", "--set=execution.checkpoint_every=20"),
+]
 N_PICTURES, N_READABLE = 500, 503
 
 
@@ -150,7 +158,10 @@ def test_fit_says_what_it_read_does_and_wrote(fitted, photos):
     assert lines[0] == f"{N_READABLE} pictures read from {photos}, as 32 × 32 pixels in colour"
     assert lines[1].startswith("3 files could not be read and are left out, such as checks/text.png (not a picture")
     assert lines[2] == "training gedi: 4 clusters, 60 iterations on the CPU"
-    assert re.match(r"60/60  [\d.]+ (it/s|s/it)  0 s left  ", lines[3])
+    progress = r"\d+/60  [\d.]+ (it/s|s/it)  \d+ (s|min) left  inv "
+    following = [line for line in lines[3:] if re.match(rf"{progress}|about \d+ (s|min) left", line)]
+    assert following == lines[3 : 3 + len(following)], "nothing in between"
+    assert following[-1].startswith("60/60  ") and "  0 s left  " in following[-1]
     assert lines[-2:] == [
         f"clusters of {N_READABLE} pictures: {run / 'labels.csv'}",
         f"report: {run / 'report.html'}",
@@ -249,9 +260,10 @@ def test_diagnose_and_report_of_a_folder(grey_run, digits):
 
 
 def wait_for(out: Path, checkpoint: int, process) -> None:
-    deadline = time.monotonic() + 60
-    while not (out / "checkpoints" / f"step-{checkpoint:09d}.safetensors").exists():
-        assert process.is_alive() and time.monotonic() < deadline
+    """Until there is this checkpoint or a later one."""
+    first = out / "checkpoints" / f"step-{checkpoint:09d}.safetensors"
+    while not any(path >= first for path in first.parent.glob("step-*")):
+        assert process.is_alive()
         time.sleep(0.005)
 
 
@@ -264,13 +276,13 @@ def test_stopped_then_killed_then_resumed_equals_uninterrupted(digits, grey_run,
     process.join()
     said = (tmp_path / "stderr").read_text()
     assert process.exitcode == 130
-    assert "stopping at the next measurement" in said
-    stopped = int(re.search(r"stopped at iteration (\d+) of 120; go on with: gedikit fit --resume", said)[1])
+    assert "stopping after a checkpoint" in said
+    stopped = int(re.search(r"stopped at iteration (\d+) of 120; continue with: gedikit fit --resume", said)[1])
     process = start(resume, tmp_path)
     wait_for(out, stopped + 20, process)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert f"going on at iteration {stopped} of 120" in (tmp_path / "stderr").read_text()
+    assert f"resuming at iteration {stopped} of 120" in (tmp_path / "stderr").read_text()
     assert not (out / "model.safetensors").exists()
     done = gedikit(*resume)
     assert done.returncode == 0, done.stderr
@@ -297,42 +309,48 @@ def test_the_image_size_of_a_run_is_that_of_its_predictions(digits, grey_run, tm
         assert (tmp_path / "again.csv").read_text() == (path / "labels.csv").read_text()
     assert gedikit("sample", out, "-n", 4, "--steps", 2, "-o", tmp_path / "s.npz").returncode == 0
     assert np.load(tmp_path / "s.npz")["x"].shape == (4, 8, 8, 1)
-    assert "trained already" in gedikit("fit", "--resume", "--out", out).stderr
+    assert "already trained" in gedikit("fit", "--resume", "--out", out).stderr
 
 
-def test_pictures_are_treated_as_those_they_are_like(tmp_path):
+def test_pictures_are_treated_as_what_they_are(tmp_path):
     few(tmp_path / "numbers", 40)
     out = tmp_path / "run"
     asked = ("fit", tmp_path / "numbers", "--clusters", 2, "--image-size", 16, "--iters", 4, *TINY, "--out", out)
-    failed(gedikit(*asked, "--like", "writing"), 2, "like names one of mnist")
+    failed(gedikit(*asked, "--views", "svhn"), 2, "'svhn'", "photos, drawings, writing, things")
     assert not out.exists()
-    done = gedikit(*asked, "--like", "svhn", "--set", "log_every=1")
+    done = gedikit(*asked, "--views", "writing", "--set", "execution.log_every=1")
     assert done.returncode == 0, done.stderr
-    config = (out / "config.toml").read_text()
-    assert 'walk_by = "outlines"' in config and 'augmentation = "svhn"' in config
+    config = tomllib.loads((out / "config.toml").read_text())
+    assert config["similarity"]["name"] == "outlines" and config["views"]["name"] == "augment"
+    assert config["views"]["rotation"] == 6 and config["views"]["walks"]
     assert starts(out) == [True, True, False, False]
 
 
 def starts(run: Path) -> list[bool]:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return ["reading" in row for row in rows]
+    return ["pseudo-labels" in row for row in rows]
 
 
-def test_what_a_run_does_not_name_is_not_up_to_the_recipe_of_today(tmp_path):
-    """Runs that were begun before a setting was there go on as they were."""
+def test_what_a_run_does_not_name_is_not_up_to_the_plan_of_today(tmp_path):
+    """Runs that were begun before a setting was there go on without it, as they were."""
     few(tmp_path / "scans", 40, mode="L")
     out = tmp_path / "run"
-    asked = ("--clusters", 2, "--image-size", 16, "--iters", 4, *TINY, "--set", "log_every=1", "--out", out)
-    assert gedikit("fit", tmp_path / "scans", *asked, "--like", "mnist").returncode == 0
+    asked = ("--clusters", 2, "--image-size", 16, "--iters", 4, *TINY, "--out", out)
+    asked += ("--set", "execution.log_every=1", "--views", "drawings")
+    assert gedikit("fit", tmp_path / "scans", *asked).returncode == 0
     assert starts(out) == [True, True, False, False]
+    first = FittedModel.load(out / "model.safetensors").plan.config
+    assert first.views.walks and first.similarity.copies > 0
     (out / "model.safetensors").unlink()
     config = out / "config.toml"
     lines = config.read_text().splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith(("spectral_start", "image_walks"))]
+    kept = [line for line in lines if not line.startswith(("walks = ", "copies = "))]
     assert len(kept) == len(lines) - 2
     config.write_text("".join(kept))
     assert gedikit("fit", "--resume", "--out", out).returncode == 0
-    assert starts(out) == [False] * 4
+    again = FittedModel.load(out / "model.safetensors").plan.config
+    assert not again.views.walks and again.similarity.copies == 0
+    assert starts(out) == [True, True, False, False], "the stages are in the file"
 
 
 def test_a_single_sub_folder_is_no_class(tmp_path):

@@ -18,8 +18,9 @@ from sklearn.metrics import normalized_mutual_info_score, roc_auc_score
 from gedikit.evaluation import noise_images
 
 SETTINGS = (
-    *("width=8", "steps=2", "batch_size=50", "negatives=16", "buffer=100", "log_every=6", "checkpoint_every=12"),
-    *("warmup=5", "learning_rate=0.01", "average=0.5"),
+    *("encoder.width=8", "sampler.steps=2", "sampler.samples=16", "sampler.chains=100"),
+    *("execution.log_every=6", "execution.checkpoint_every=12", "optimiser.batch_size=50"),
+    *("optimiser.warmup=5", "optimiser.learning_rate=0.01", "optimiser.average=0.5"),
 )
 ASK = ("fit", "mnist", "--clusters", 4, "--epochs", 5, "--evaluate-every", 1, *(f"--set={s}" for s in SETTINGS))
 SCORES = ("log_density", "confidence", "gradient_norm", "typicality")
@@ -139,9 +140,8 @@ def test_nothing_is_printed_without_being_asked_for(run, env):
 def test_evaluations_after_the_checkpoint_of_a_killed_run_are_not_kept(run, env, tmp_path):
     out = tmp_path / "cut"
     process = start((*ASK, "--out", out), tmp_path, env=env)
-    deadline = time.monotonic() + 60
     while not (out / "evaluations.jsonl").exists() or len(evaluations(out)) < 3:
-        assert process.is_alive() and time.monotonic() < deadline
+        assert process.is_alive()
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
@@ -153,6 +153,6 @@ def test_evaluations_after_the_checkpoint_of_a_killed_run_are_not_kept(run, env,
         file.write('{"iteration": 24, "nm')  # as far as a killed process came
     done = gedikit("fit", "--resume", "--evaluate-every", 1, "--out", out, env=env)
     assert done.returncode == 0, done.stderr
-    assert "going on at iteration 12 of 30" in done.stderr
+    assert "resuming at iteration 12 of 30" in done.stderr
     assert (out / "evaluations.jsonl").read_text() == (run / "evaluations.jsonl").read_text()
     assert (out / "labels.csv").read_bytes() == (run / "labels.csv").read_bytes()

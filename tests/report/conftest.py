@@ -16,6 +16,7 @@ def report_of():
             title=title,
             fitted=model.fitted_,
             x=x,
+            predictions=model.fitted_.predictions(x),
             labels=y,
             image_shape=image_shape,
             history=model.history_,

@@ -15,6 +15,7 @@ from gedikit.report.galleries import galleries, suspects
 from gedikit.report.mosaics import Darkroom
 
 SHAPE = (8, 8, 3)
+FEW = {"sampler.samples": 32, "sampler.chains": 200}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def photos(report_of):
     rng = np.random.default_rng(0)
     tint = np.repeat(np.eye(3), 50, axis=0)[:, None, None] * 120
     x = np.clip(rng.normal(60 + tint, 20, (150, *SHAPE)), 0, 255).astype(np.uint8).reshape(150, -1)
-    data = report_of(x, n_clusters=3, image_shape=SHAPE, options={"negatives": 32, "buffer": 200})
+    data = report_of(x, n_clusters=3, image_shape=SHAPE, config=FEW)
     names = tuple(f"a & b/<script>alert({i})</script>.png" for i in range(150))
     return dataclasses.replace(data, names=names)
 
@@ -31,7 +32,7 @@ def photos(report_of):
 @pytest.fixture(scope="module")
 def digits(report_of):
     x, y = load_digits(return_X_y=True)
-    return report_of(x[:300], y[:300], 10, image_shape=(8, 8, 1), options={"negatives": 32, "buffer": 200})
+    return report_of(x[:300], y[:300], 10, image_shape=(8, 8, 1), config=FEW)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def test_without_density_there_is_nothing_generated_and_nothing_typical(report_o
 
 
 def test_nearest_members_are_sorted_by_their_logit(digits):
-    found = find(digits.fitted, digits.x)
+    found = find(digits.fitted, digits.predictions)
     cluster = int(found.sizes.argmax())
     nearest = found.nearest(cluster, 5)
     logits = digits.fitted.network.logits(digits.fitted.to_scaled(digits.x)).detach().numpy()

@@ -1,13 +1,25 @@
 """Pictures of two kinds, and small trainings on them."""
 
+from typing import Any
+
 import numpy as np
 
-from gedikit.methods import get_method
-from gedikit.recipes import image_recipe
-from gedikit.training.fit import prepare
+from gedikit.config import Execution
+from gedikit.methods import methods
+from gedikit.planning import Asked, Plan, plan
+from gedikit.profile import DataProfile
+from gedikit.training.fit import Setup, prepare
 
 SHAPE = (16, 16, 3)
-SMALL = {"width": 8, "batch_size": 16, "negatives": 8, "buffer": 64, "steps": 2, "log_every": 1}
+SMALL = {
+    "encoder.width": 8,
+    "optimiser.batch_size": 16,
+    "sampler.samples": 8,
+    "sampler.chains": 64,
+    "sampler.steps": 2,
+    "execution.log_every": 1,
+}
+EVERY = Execution(device="cpu", log_every=1)
 
 
 def pictures(n: int, shape: tuple[int, int, int] = SHAPE, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -22,14 +34,30 @@ def pictures(n: int, shape: tuple[int, int, int] = SHAPE, seed: int = 0) -> tupl
     return images.astype(np.uint8).reshape(n, -1), kinds
 
 
-def settings(method: str = "gedi", shape: tuple[int, int, int] = SHAPE, **changes):
-    recipe = image_recipe(shape, "folder", on_gpu=False)
-    return get_method(method).settings({**recipe, **SMALL}, **changes)
+def small(method: str = "gedi", **changes: Any) -> dict[str, Any]:
+    """The settings of a small training: of those above, the ones that its components have."""
+    sampled = methods[method].density in ("cluster-energy", "contrastive-energy")
+    without = ("execution", *([] if sampled else ["sampler"]), *(["encoder"] if "encoder.name" in changes else []))
+    kept = {name: value for name, value in SMALL.items() if not name.startswith(without)}
+    return kept | changes
 
 
-def prepared(x: np.ndarray, method: str = "gedi", seed: int = 0, **changes):
-    asked = settings(method, **changes)
-    return prepare(x, get_method(method), asked, n_clusters=2, seed=seed, device="cpu")
+def planned(
+    x: np.ndarray,
+    method: str = "gedi",
+    shape: tuple[int, ...] = SHAPE,
+    seed: int = 0,
+    views: str = "photos",
+    config: dict[str, Any] | None = None,
+    **given: Any,
+) -> Plan:
+    """A plan for a small training on pictures, by default as for photographs."""
+    asked = Asked(2, method, views=views, seed=seed, config=small(method, **(config or {})), **given)
+    return plan(DataProfile.of(x, shape), asked)
+
+
+def prepared(x: np.ndarray, method: str = "gedi", seed: int = 0, **given: Any) -> Setup:
+    return prepare(planned(x, method, seed=seed, **given), x, execution=EVERY)
 
 
 def agreement(labels: np.ndarray, kinds: np.ndarray) -> float:

@@ -5,12 +5,11 @@ import copy
 import numpy as np
 import pytest
 import torch
-from image_cases import SHAPE, SMALL, pictures, settings
+from image_cases import EVERY, SHAPE, pictures, planned, small
 from torch import nn
 
 from gedikit import GEDI
 from gedikit.errors import UsageError
-from gedikit.methods import get_method
 from gedikit.training.fit import prepare
 
 
@@ -25,10 +24,11 @@ def test_an_encoder_of_ones_own_is_copied_saved_and_asked_for_again(tmp_path):
     images = x.reshape(-1, *SHAPE)
     encoder = small_encoder()
     before = copy.deepcopy(encoder.state_dict())
-    model = GEDI(2, encoder=encoder, max_iter=3, options=SMALL | {"warmup": 1}, random_state=0, device="cpu")
-    assert model.fit(images).fitted_.settings.image_shape == SHAPE
+    config = small(**{"encoder.name": "user", "optimiser.warmup": 1, "execution.log_every": 1})
+    model = GEDI(2, encoder=encoder, max_iter=3, config=config, random_state=0, device="cpu")
+    assert model.fit(images).plan_.config.data.image_shape == SHAPE
     for name, tensor in encoder.state_dict().items():
-        assert torch.equal(tensor, before[name]), "what was brought is left as it was"
+        assert torch.equal(tensor, before[name]), "what was given is left as it was"
     trained = model.fitted_.network.encoder.module.state_dict()
     assert any(not torch.equal(trained[name], before[name]) for name in before)
     assert model.transform(images).shape == (40, 6)
@@ -53,7 +53,8 @@ def test_frozen_layers_of_an_encoder_stay_as_they_are():
     x, _ = pictures(40)
     encoder = nn.Sequential(*small_encoder(), nn.Linear(6, 5))
     encoder[0].requires_grad_(False)
-    ready = prepare(x, get_method("gedi"), settings(), n_clusters=2, device="cpu", encoder=encoder)
+    plan = planned(x, config={"encoder.name": "user"}, user_encoder=True)
+    ready = prepare(plan, x, execution=EVERY, encoder=encoder)
     assert ready.network.encoder.module is not encoder, "what moves to a device is a copy"
     state = ready.new_state()
     for _ in range(2):
@@ -67,3 +68,9 @@ def test_encoders_with_batch_statistics_are_refused():
     encoder = nn.Sequential(nn.Conv2d(3, 4, 4, stride=4), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     with pytest.raises(UsageError, match=r"the encoder has a BatchNorm2d: .* such as GroupNorm"):
         GEDI(2, encoder=encoder, device="cpu").fit(pictures(40)[0].reshape(-1, *SHAPE))
+
+
+def test_the_encoder_user_needs_a_module():
+    x, _ = pictures(40)
+    with pytest.raises(UsageError, match="the encoder 'user' is a module of your own: give it as encoder="):
+        prepare(planned(x, config={"encoder.name": "user"}), x, execution=EVERY)

@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from gedikit import GEDI
-from gedikit.building import build_model
+from gedikit.building import build_network
+from gedikit.callbacks import Callback
+from gedikit.config import Execution
 from gedikit.data.toy import moons
 from gedikit.errors import DivergenceError
-from gedikit.methods import get_method
-from gedikit.training import Observer
+from gedikit.planning import Asked, plan
+from gedikit.profile import DataProfile
 from gedikit.training.health import HealthMonitor
 from gedikit.training.state import TrainState
 
@@ -17,10 +19,10 @@ GOOD = {"largest_log_density": 10.0, "gradient_norm": 1.0, "energy_gap": 0.5, "a
 
 @pytest.fixture
 def state() -> TrainState:
-    settings = get_method("gedi").settings()
+    made = plan(DataProfile(100, 2), Asked(2))
     generator = torch.Generator().manual_seed(0)
-    network = build_model(get_method("gedi"), settings, 2, 2, 0.1, generator)
-    return TrainState.new(network, None, torch.tensor(0.1), generator, settings)
+    network = build_network(made, 2, 0.1, generator, torch.empty(0, 2))
+    return TrainState.new(network, generator, made.config.optimiser, Execution())
 
 
 @pytest.mark.parametrize(
@@ -68,13 +70,19 @@ def test_the_recipe_as_printed_diverges_and_says_so():
     """L_GEN of the paper's toy recipe runs away; it must end in an error, not in a model."""
     told = []
 
-    class Listener(Observer):
-        def event(self, text: str) -> None:
+    class Listener(Callback):
+        def on_event(self, text: str) -> None:
             told.append(text)
 
-    model = GEDI(2, method="gedi-as-printed", max_iter=20_000, random_state=0, options={"max_rollbacks": 4})
+    model = GEDI(
+        2,
+        method="gedi-as-printed",
+        max_iter=20_000,
+        random_state=0,
+        config={"optimiser.max_rollbacks": 4},
+    )
     with pytest.raises(DivergenceError, match="training diverged at iteration"):
-        model.fit_observed(moons(1000, 0)[0], Listener())
+        model.fit(moons(1000, 0)[0], callbacks=[Listener()])
     assert len(told) == 4
     assert all("went back to iteration" in text for text in told)
 
@@ -82,6 +90,7 @@ def test_the_recipe_as_printed_diverges_and_says_so():
 def test_a_rate_that_is_too_large_is_survived():
     """A learning rate that breaks training is halved until it does not."""
     x, _ = moons(300, 0)
-    model = GEDI(2, max_iter=400, learning_rate=1.0, options={"max_rollbacks": 12, "log_every": 5}, random_state=0)
+    config = {"optimiser.max_rollbacks": 12, "execution.log_every": 5}
+    model = GEDI(2, max_iter=400, learning_rate=1.0, config=config, random_state=0)
     model.fit(x)
     assert all(math.isfinite(v) for row in model.history_ for v in row.values())

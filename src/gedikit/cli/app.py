@@ -24,28 +24,35 @@ Data = Annotated[
     ),
 ]
 RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]gedikit fit[/].")]
-Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Clusters = Annotated[int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same result.", metavar="N")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", metavar="DEVICE")]
+Clusters = Annotated[
+    int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.", metavar="N")
+]
 MethodName = Annotated[
     str | None,
     typer.Option(
         help="A name from [bold]gedikit methods[/], or objectives and a density, such as swav+cluster-energy.",
+        metavar="NAME",
         show_default="gedi",
     ),
 ]
-OptionalSeed = Annotated[int | None, typer.Option(help="Same seed, same result.", show_default="0")]
-Iters = Annotated[int | None, typer.Option(help="Training iterations; the plan's own if not given.")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the data, instead of --iters.")]
+OptionalSeed = Annotated[int | None, typer.Option(help="Same seed, same result.", metavar="N", show_default="0")]
+Iters = Annotated[int | None, typer.Option(help="Training iterations, instead of those of the plan.", metavar="N")]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the data, instead of --iters.", metavar="N")]
 Budget = Annotated[
     str | None,
-    typer.Option(help="quick, default or best: how large the network is and how long it trains.", metavar="BUDGET"),
+    typer.Option(
+        help="quick, default or best: how large the network is and how long it trains.",
+        metavar="BUDGET",
+        show_default="default",
+    ),
 ]
 ViewsName = Annotated[
     str | None,
     typer.Option(
-        help="What pictures are of: photos, drawings, writing (in any colours) or things (on a plain ground); auto "
-        "takes views that are safe for any picture.",
+        help="What the pictures are: photos, drawings, writing (in any colours) or things (on a plain background). "
+        "auto makes views that are safe for any picture, none leaves pictures as they are.",
         metavar="KIND",
         show_default="auto",
     ),
@@ -57,11 +64,19 @@ Assignments = Annotated[
     ),
 ]
 Prior = Annotated[
-    str | None, typer.Option(help="How often each cluster is expected, as 0.5,0.3,0.2; equally if not given.")
+    str | None,
+    typer.Option(
+        help="Expected share of each cluster, such as 0.5,0.3,0.2.", metavar="SHARES", show_default="equal shares"
+    ),
 ]
-OptionalDevice = Annotated[str | None, typer.Option(help="auto, cpu or cuda.", show_default="auto")]
+OptionalDevice = Annotated[
+    str | None, typer.Option(help="auto, cpu or cuda.", metavar="DEVICE", show_default="auto")
+]
 ImageSize = Annotated[
-    int | None, typer.Option(help="Pictures of a folder become this large, in pixels.", show_default="32")
+    int | None,
+    typer.Option(
+        help="Height and width that pictures of a folder are resized to.", metavar="PIXELS", show_default="32"
+    ),
 ]
 Imports = Annotated[
     list[str] | None,
@@ -69,9 +84,13 @@ Imports = Annotated[
         "--import", metavar="FILE", help="A Python file or module that registers components; may be repeated."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: why the plan is what it is.")]
+# flags have no value, and some versions of the parser would show one
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", metavar="")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress, only errors.", metavar="")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Also print the decisions of the plan and their reasons.", metavar=""),
+]
 
 
 def set_output(quiet: bool, verbose: bool) -> None:
@@ -92,7 +111,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", metavar="", callback=_show_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Cluster data, flag outliers and generate new samples with one network trained without labels."""
@@ -101,7 +123,9 @@ def root(
 @app.command()
 def demo(
     data: Annotated[str, typer.Argument(help="A built-in data set.")] = "digits",
-    out: Annotated[Path, typer.Option(help="Run directory; replaced if it is there.")] = Path("runs/demo"),
+    out: Annotated[
+        Path, typer.Option(help="Run directory; a run that is there is replaced.", metavar="DIR")
+    ] = Path("runs/demo"),
     seed: Seed = 0,
 ) -> None:
     """Fit real handwritten digits without labels, evaluate, and write a report."""
@@ -123,17 +147,27 @@ def fit(
     epochs: Epochs = None,
     budget: Budget = None,
     views: ViewsName = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory; runs/DATA-METHOD-SEED if not given.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory.", metavar="DIR", show_default="runs/DATA-METHOD-SEED")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out after an interruption.", metavar="")
+    ] = False,
     settings: Assignments = None,
     prior: Prior = None,
     device: OptionalDevice = None,
     image_size: ImageSize = None,
     imports: Imports = None,
     evaluate_every: Annotated[
-        int, typer.Option(help="Epochs between evaluations on the test set of built-in images; 0 for none.")
+        int,
+        typer.Option(
+            help="Epochs between evaluations on the test set of built-in images; 0 for none.", metavar="EPOCHS"
+        ),
     ] = 10,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 unless the verdict is healthy.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar=""),
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -143,7 +177,18 @@ def fit(
 
     set_output(quiet, verbose)
     request = fitting.FitRequest(
-        clusters, method, seed, iters, epochs, settings or [], prior, device, image_size, views, budget, imports or []
+        clusters,
+        method,
+        seed,
+        iters,
+        epochs,
+        settings or [],
+        prior,
+        device,
+        image_size,
+        views,
+        budget,
+        imports or [],
     )
     fitting.fit(
         data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
@@ -167,7 +212,7 @@ def plan(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Print what [bold]gedikit fit[/] would do with the data, and why; nothing is fitted."""
+    """Show what [bold]gedikit fit[/] would do with the data, and why, without training."""
     from gedikit.cli import fitting
 
     set_output(quiet, False)
@@ -185,7 +230,7 @@ def settings(
     imports: Imports = None,
     as_json: Json = False,
 ) -> None:
-    """List what can be set with --set, with defaults and meanings."""
+    """List everything that --set can change, with defaults and meanings."""
     from gedikit.cli import listing
     from gedikit.components import import_plugin
 
@@ -198,7 +243,9 @@ def settings(
 def predict(
     run: RunPath,
     data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write; - for standard output.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="CSV file to write; - for standard output.", metavar="FILE")
+    ],
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -212,17 +259,31 @@ def predict(
 @app.command()
 def sample(
     run: RunPath,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .npz, .csv or .png file; - for CSV on standard output.")],
-    n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
-    cluster: Annotated[int | None, typer.Option(help="Only from this cluster.")] = None,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .npz, .csv or .png file to write; - for CSV on standard output.",
+            metavar="FILE",
+        ),
+    ],
+    n: Annotated[int, typer.Option("-n", help="Number of samples.", metavar="N")] = 100,
+    cluster: Annotated[int | None, typer.Option(help="Sample from this cluster only.", metavar="N")] = None,
     steps: Annotated[
         int | None,
-        typer.Option(help="Langevin steps; 200 from the training's chains, 1000 from noise, for images 20 and 500."),
+        typer.Option(
+            help="Langevin steps; by default 200 from the training's chains and 1000 from noise, for images 20 and "
+            "500.",
+            metavar="N",
+        ),
     ] = None,
     start: Annotated[
         str,
         typer.Option(
-            help="buffer: chains of the training; noise: uniform, for images with the data's mean and covariance."
+            help="Where chains start: buffer (where those of the training ended) or noise (uniform; for images, "
+            "with the mean and covariance of the data).",
+            metavar="WHERE",
         ),
     ] = "buffer",
     seed: Seed = 0,
@@ -241,21 +302,27 @@ def evaluate(
     run: RunPath,
     data: Data,
     probes: Annotated[
-        bool, typer.Option("--probes", help="Linear and neighbour probes of the features, on labels.")
+        bool,
+        typer.Option(
+            "--probes", help="Linear and nearest-neighbour probes of the features; needs labels.", metavar=""
+        ),
     ] = False,
-    fid: Annotated[int, typer.Option(help="Compare this many generated images with the data.")] = 0,
+    fid: Annotated[
+        int, typer.Option(help="FID of this many generated images against the data; 0 for none.", metavar="N")
+    ] = 0,
     ood: Annotated[
         list[str] | None,
         typer.Option(
-            help="Tell the data from this: built-in images, a file or folder of images, noise, constant or "
-            "interpolated; may be repeated."
+            help="How well the data is told apart from these: a built-in image set, a file or folder of images, "
+            "noise, constant or interpolated; may be repeated.",
+            metavar="DATA",
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(help="Langevin steps of the images for --fid.")] = 500,
+    steps: Annotated[int, typer.Option(help="Langevin steps of the images for --fid.", metavar="N")] = 500,
     seed: Seed = 0,
     device: Device = "auto",
 ) -> None:
-    """Print what can be measured as JSON with protocols: agreement with labels, density, and more if asked for."""
+    """Measure agreement with labels, density and more; prints JSON that says how each figure was computed."""
     from gedikit.cli import inference
 
     inference.evaluate(run, data, device, probes=probes, fid=fid, outside=ood or [], steps=steps, seed=seed)
@@ -264,10 +331,13 @@ def evaluate(
 @app.command()
 def diagnose(
     run: RunPath,
-    data: Annotated[str | None, typer.Argument(help="Rows the model was not trained on, if there are any.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(help="Data to diagnose with, at best not trained on; the run's own if not given."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell which failure mode a run has hit, if any, and what to change."""
+    """Say which failure mode a run has hit, if any, and what to change."""
     from gedikit.cli import inference
 
     inference.diagnose(run, data, as_json)
@@ -275,7 +345,7 @@ def diagnose(
 
 @app.command()
 def report(run: RunPath) -> None:
-    """Write the run's report, one HTML file that opens without a network."""
+    """Write the report of a run again: one HTML file that needs no network."""
     from gedikit.cli import inference
 
     typer.echo(inference.report(run))
@@ -283,7 +353,7 @@ def report(run: RunPath) -> None:
 
 @app.command()
 def theory(seed: Seed = 0) -> None:
-    """Compute what the paper proves and print it: its lemmas, its bound, and the table of failure modes."""
+    """Check numerically what the paper proves: its lemmas, its bound and the table of failure modes."""
     from rich.console import Console
 
     from gedikit.paper.theory.show import show
@@ -292,26 +362,29 @@ def theory(seed: Seed = 0) -> None:
         raise typer.Exit(1)
 
 
-reproductions = typer.Typer(no_args_is_help=True, help="Run the paper's experiments: its figures beside ours.")
+reproductions = typer.Typer(no_args_is_help=True, help="Repeat the paper's experiments: its figures next to ours.")
 app.add_typer(reproductions, name="reproduce")
-Seeds = Annotated[int, typer.Option(help="Runs of every method.")]
-FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
-Workers = Annotated[int | None, typer.Option(help="Processes; one for each core, and one on a GPU, if not given.")]
-Iterations = Annotated[int, typer.Option(help="Training iterations; 0 takes each recipe's own.")]
+Seeds = Annotated[int, typer.Option(help="Fits of every method, each with its own seed.", metavar="N")]
+FirstSeed = Annotated[int, typer.Option(help="The first seed.", metavar="N")]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes.", metavar="N", show_default="one per core, one on a GPU")
+]
+Iterations = Annotated[int, typer.Option(help="Training iterations; 0 takes those of each recipe.", metavar="N")]
 
 
 @reproductions.command("toy")
 def reproduce_toy(
-    out: Annotated[Path, typer.Option(help="Directory; finished fits there are not repeated.")] = Path(
-        "runs/reproduce-toy"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Directory; finished fits there are not repeated.", metavar="DIR")
+    ] = Path("runs/reproduce-toy"),
     seeds: Seeds = 5,
     first_seed: FirstSeed = 300,
     iters: Iterations = 0,
     workers: Workers = None,
     device: Device = "auto",
     all_printed: Annotated[
-        bool, typer.Option("--all-printed", help="The other methods as printed too, not GEDI alone.")
+        bool,
+        typer.Option("--all-printed", help="The other methods as printed, too, not just GEDI.", metavar=""),
     ] = False,
 ) -> None:
     """Moons and circles: seven methods, GEDI as printed and by default, with the paper's tables and figures."""
@@ -326,10 +399,10 @@ def reproduce_toy(
 
 @reproductions.command("sensitivity")
 def reproduce_sensitivity(
-    out: Annotated[Path, typer.Option(help="Directory; finished fits there are not repeated.")] = Path(
-        "runs/reproduce-sensitivity"
-    ),
-    method: Annotated[str, typer.Option(help="gedi or gedi-as-printed.")] = "gedi",
+    out: Annotated[
+        Path, typer.Option(help="Directory; finished fits there are not repeated.", metavar="DIR")
+    ] = Path("runs/reproduce-sensitivity"),
+    method: Annotated[str, typer.Option(help="gedi or gedi-as-printed.", metavar="NAME")] = "gedi",
     seeds: Seeds = 5,
     first_seed: FirstSeed = 300,
     iters: Iterations = 0,
@@ -348,17 +421,22 @@ def reproduce_sensitivity(
 
 @reproductions.command("addition")
 def reproduce_addition(
-    out: Annotated[Path, typer.Option(help="Directory; finished fits there are not repeated.")] = Path(
-        "runs/reproduce-addition"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Directory; finished fits there are not repeated.", metavar="DIR")
+    ] = Path("runs/reproduce-addition"),
     examples: Annotated[
         list[int] | None,
-        typer.Option(help="100, 1000 or (of one digit) 10000; may be repeated. All of them if not given."),
+        typer.Option(
+            help="Number of examples: 100, 1000 or (with --digits 1) 10000; may be repeated.",
+            metavar="N",
+            show_default="all of them",
+        ),
     ] = None,
     digits: Annotated[
         int,
         typer.Option(
-            help="Digits of the numbers that are added: 1 as in the paper; 2 and 3 need the extra symbolic."
+            help="Digits of the numbers that are added: 1 as in the paper; 2 and 3 need the extra symbolic.",
+            metavar="N",
         ),
     ] = 1,
     seeds: Seeds = 5,
@@ -366,9 +444,11 @@ def reproduce_addition(
     iters: Iterations = 0,
     workers: Workers = None,
     device: Device = "auto",
-    printed: Annotated[bool, typer.Option("--printed", help="The paper's recipe to the letter too.")] = False,
+    printed: Annotated[
+        bool, typer.Option("--printed", help="The paper's recipe to the letter, too.", metavar="")
+    ] = False,
 ) -> None:
-    """Digits from sums: three MNIST images an example, of which only a + b = c is known. Needs MNIST (data get)."""
+    """Digits from sums: each example is three MNIST images with a + b = c. Needs MNIST (gedikit data get mnist)."""
     from rich.console import Console
 
     from gedikit.paper.reproduce import addition
@@ -386,24 +466,35 @@ app.add_typer(image_data, name="data")
 @app.command()
 def bench(
     batch: Annotated[
-        list[int] | None, typer.Option(help="Images an iteration; may be repeated.", show_default="64 256; CPU 16")
+        list[int] | None,
+        typer.Option(
+            help="Images per iteration; may be repeated.", metavar="N", show_default="64 and 256; on a CPU 16"
+        ),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Channels.", show_default="128; CPU 32")] = None,
-    steps: Annotated[int | None, typer.Option(help="SGLD steps an iteration.", show_default="20; CPU 5")] = None,
-    side: Annotated[int, typer.Option(help="Pixels along an image.")] = 32,
+    width: Annotated[
+        int | None,
+        typer.Option(help="Channels of the network.", metavar="N", show_default="128; on a CPU 32"),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="SGLD steps per iteration.", metavar="N", show_default="20; on a CPU 5")
+    ] = None,
+    side: Annotated[int, typer.Option(help="Height and width of the images.", metavar="PIXELS")] = 32,
     device: Device = "auto",
 ) -> None:
-    """Time a training iteration on images beside the published loop, and as a share of this device's rate."""
+    """Time training iterations on images, compared with the published code and this device's peak rate."""
     from gedikit.cli import timing
 
     timing.bench(batch, width, steps, side, device)
 
 
 @app.command()
-def methods(as_json: Json = False) -> None:
+def methods(imports: Imports = None, as_json: Json = False) -> None:
     """List the methods."""
     from gedikit.cli import listing
+    from gedikit.components import import_plugin
 
+    for module in imports or []:
+        import_plugin(module)
     listing.show_methods(as_json=as_json)
 
 

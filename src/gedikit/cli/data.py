@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
     from gedikit.data.download import Received
 
-data = typer.Typer(no_args_is_help=True, help="Image data sets: which are there, and fetching them.")
+data = typer.Typer(no_args_is_help=True, help="Image data sets: list them, or download them.")
 
 
 @data.command("list")
 def list_data() -> None:
-    """Show which image data sets are there, and where they are looked for."""
+    """List the image data sets, and which of them are on this machine."""
     from rich.console import Console
 
     from gedikit.cli.listing import plain_table
@@ -38,7 +38,7 @@ def list_data() -> None:
 def get_data(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="From [bold]gedikit data list[/].")],
 ) -> None:
-    """Fetch image data sets, or verify those that are there; goes on where it was interrupted."""
+    """Download image data sets, or verify those on this machine; interrupted downloads are continued."""
     from rich.console import Console
 
     from gedikit.data.download import RELEASES, get

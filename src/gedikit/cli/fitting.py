@@ -4,10 +4,11 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,15 @@ from numpy.typing import NDArray
 from gedikit.callbacks import Callback, ProgressLine
 from gedikit.cli import measuring
 from gedikit.cli.inference import write_predictions, write_report
-from gedikit.cli.loading import is_folder, load_run, other_rows, read_data, rows_of, title_of
+from gedikit.cli.loading import (
+    is_folder,
+    load_run,
+    other_rows,
+    read_data,
+    rows_of,
+    title_of,
+    unfinished_in_0_1,
+)
 from gedikit.cli.output import console, detail
 from gedikit.components import import_plugin, merge, parse_assignments
 from gedikit.components.tree import expand
@@ -29,7 +38,7 @@ from gedikit.estimator import GEDI
 from gedikit.evaluation import clustering_figures
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.methods import methods
-from gedikit.planning import Asked, check_prior, check_rows, plan, split_execution
+from gedikit.planning import BUDGETS, Asked, check_prior, check_rows, plan, split_execution
 from gedikit.profile import DataProfile
 from gedikit.progress import Forecast
 from gedikit.runs import Run, RunConfig, RunRecorder
@@ -95,20 +104,27 @@ def fit(
     began = time.monotonic()
     if resume:
         run, config, dataset = _resumed(data, out, request)
+        verdict, rows = _train(run, config, dataset, evaluate_every)
     else:
         if data is None:
             raise UsageError("fit needs DATA: a built-in data set, a file or a folder of pictures")
-        config, dataset = planned(data, request)
+        config, dataset, asked = planned(data, request)
         run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.plan.method}-{config.plan.seed}")
         run.create(config)
-    verdict, rows = _train(run, config, dataset, evaluate_every)
+        try:
+            verdict, rows = _train(run, config, dataset, evaluate_every, _cheaper(config, asked))
+        except Exception:
+            run.remove_if_nothing_was_done()
+            raise
     if as_json:
-        sys.stdout.write(json.dumps(_summary(run, config, verdict, rows, time.monotonic() - began), indent=2) + "\n")
+        sys.stdout.write(
+            json.dumps(_summary(run, config, verdict, rows, time.monotonic() - began), indent=2) + "\n"
+        )
     if strict and not verdict.healthy:
         raise Unhealthy(f"{run.path}: {verdict.verdict}: {verdict.explanation}")
 
 
-def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset]:
+def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset, Asked]:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
     for module in request.imports:
         import_plugin(module)
@@ -146,15 +162,16 @@ def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset]
         plan=made,
         execution=execution,
     )
-    return config, dataset
+    return config, dataset, asked
 
 
 def _changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings that were asked for, about the fit and about how it is computed."""
     if request.iters is not None and request.epochs is not None:
         raise UsageError("--iters and --epochs both say how long to train: give one")
-    if request.epochs is not None and request.epochs < 1:
-        raise UsageError(f"--epochs must be at least 1, not {request.epochs}")
+    for name, value in (("--iters", request.iters), ("--epochs", request.epochs)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}")
     if request.image_size is not None and not is_folder(data):
         raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
     changes, computed = split_execution(parse_assignments(request.assignments))
@@ -189,31 +206,33 @@ def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
     return clusters
 
 
-def _resumed(
-    data: str | None, out: Path | None, request: FitRequest
-) -> tuple[Run, RunConfig, sources.Dataset]:
+def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[Run, RunConfig, sources.Dataset]:
     if out is None:
-        raise UsageError("--resume needs --out: which run is to go on?")
+        raise UsageError("--resume needs --out: which run is to be continued?")
     given = request.given()
     if given:
-        raise UsageError(f"--resume goes on with the plan of the run: leave out {', '.join(given)}")
+        raise UsageError(f"--resume continues a run as it was planned: leave out {', '.join(given)}")
     run = Run(out)
     config = run.config()
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
-        raise UsageError(f"{out} was begun by gedikit 0.1: finish it with that version, or begin anew")
+        raise UsageError(unfinished_in_0_1(out))
     dataset = rows_of(config, data or config.source)
     if fingerprint(dataset.x) != config.fingerprint:
-        raise UsageError(f"{out} was trained on other data than {data or config.source} holds now")
+        raise UsageError(f"{out} was trained on other data than is in {data or config.source} now")
     return run, config, dataset
 
 
 def _train(
-    run: Run, config: RunConfig, dataset: sources.Dataset, evaluate_every: int
+    run: Run,
+    config: RunConfig,
+    dataset: sources.Dataset,
+    evaluate_every: int,
+    cheaper: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[Diagnosis, int]:
     """Train unless that is done, then write what a finished run has; checkpoints are removed last."""
     made = config.plan
     if run.model_path.exists():
-        console.print(f"{run.path} is trained already")
+        console.print(f"{run.path} is already trained")
         fitted = load_run(run.path, config.execution.device)
     else:
         checkpoint = run.latest_checkpoint(config.fingerprint)
@@ -225,7 +244,7 @@ def _train(
         with ExitStack() as stack:
             line = stack.enter_context(ProgressLine(console))
             recorder = stack.enter_context(RunRecorder(run, config))
-            followers: list[Callback] = [recorder, line, Forecast(console, _cheaper(config, dataset))]
+            followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
             followers += _evaluations(run, config, evaluate_every, len(dataset.x), line)
             model.fit_planned(made, dataset.x, followers, checkpoint=checkpoint, history=run.history(up_to=at))
         fitted = model.fitted_
@@ -267,28 +286,20 @@ def _about(config: RunConfig, at: int) -> str:
     made = config.plan
     iterations, where = made.config.optimiser.iterations, resolve_device(config.execution.device)
     if at:
-        return f"going on at iteration {at} of {iterations}"
+        return f"resuming at iteration {at} of {iterations}"
     place = "the CPU" if where.type == "cpu" else torch.cuda.get_device_name(where)
     clusters = "1 cluster" if made.n_clusters == 1 else f"{made.n_clusters} clusters"
     return f"training {made.method}: {clusters}, {iterations} iterations on {place}"
 
 
-def _cheaper(config: RunConfig, dataset: sources.Dataset) -> dict[str, float]:
+def _cheaper(config: RunConfig, asked: Asked) -> dict[str, float]:
     """Budgets that would take less, and the share of this plan's work that they are."""
     made = config.plan
-    found = {}
-    for budget in ("quick", "default"):
-        asked = Asked(made.n_clusters, made.method, made.prior, "auto", budget, made.seed)
-        other = plan(DataProfile(len(dataset.x), dataset.x.shape[1], made.data.image_shape), asked)
-        share = other.cost() / made.cost()
-        if share < 1:
-            found[budget] = share
-    return found
+    costs = {budget: plan(made.data, dataclasses.replace(asked, budget=budget)).cost() for budget in BUDGETS}
+    return {budget: cost / made.cost() for budget, cost in costs.items() if cost < made.cost()}
 
 
-def _evaluations(
-    run: Run, config: RunConfig, epochs: int, n_rows: int, line: ProgressLine
-) -> list[Callback]:
+def _evaluations(run: Run, config: RunConfig, epochs: int, n_rows: int, line: ProgressLine) -> list[Callback]:
     """Built-in images come with a labelled test set that the training can be watched by."""
     made = config.plan
     if not (epochs and made.config.data.image_shape and config.source in sources.BUILTIN):
@@ -296,7 +307,8 @@ def _evaluations(
     if not made.trains_posterior:
         return []
     every = epochs * batches_per_epoch(n_rows, made.config.optimiser.batch_size)
-    return [measuring.TestSetEvaluation(run, other_rows(config, config.source), every, line.on_event)]
+    test, log_every = other_rows(config, config.source), config.execution.log_every
+    return [measuring.TestSetEvaluation(run, test, every, log_every, line.on_event)]
 
 
 def _parse_prior(text: str | None) -> NDArray[np.float64] | None:
@@ -310,12 +322,10 @@ def _parse_prior(text: str | None) -> NDArray[np.float64] | None:
 
 def show_plan(data: str, request: FitRequest, *, as_json: bool) -> None:
     """Print what a fit would do and why, without fitting."""
-    config, _ = planned(data, request)
+    config, _, _ = planned(data, request)
     if as_json:
         sys.stdout.write(json.dumps(config.plan.tree(), indent=2) + "\n")
         return
     from gedikit.cli.listing import print_plan
 
     print_plan(config.plan)
-
-

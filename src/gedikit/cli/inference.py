@@ -186,7 +186,9 @@ def _diagnosis(run: Run, fitted: FittedModel, dataset: sources.Dataset) -> diagn
     return diagnosis.diagnose(fitted, dataset.x[np.sort(some)], rows[-1] if rows else None)
 
 
-def write_predictions(fitted: FittedModel, blocks: Iterable[tuple[sources.Block, Predictions]], output: Path) -> int:
+def write_predictions(
+    fitted: FittedModel, blocks: Iterable[tuple[sources.Block, Predictions]], output: Path
+) -> int:
     """Stream predictions into a CSV, pictures with their names; returns the number of rows."""
     columns = ["cluster", "confidence", "log_density", "outlier_score"]
     rows = 0

@@ -18,6 +18,8 @@ from gedikit.methods import GRAPHS, Method, methods
 from gedikit.objectives import objectives
 from gedikit.planning import Plan
 
+_AS_PRINTED = "-as-printed"
+
 
 def show_methods(*, as_json: bool = False) -> None:
     if as_json:
@@ -38,15 +40,30 @@ def show_methods(*, as_json: bool = False) -> None:
     for name, density in densities.items():
         table.add_row(name, escape(density.summary), density.reference)
     console.print(table)
+    console.print()
+    _show_recipes(console, [method.name for method in methods.values() if method.recipe is not None])
+    from_rules = ", ".join(m.name for m in methods.values() if m.needs_examples and m.recipe is None)
     console.print(
-        "\nAny objectives joined with at most one density are a method, such as [bold]swav+cluster-energy[/] or "
-        "[bold]bound+flow[/] (bound = invariance + prior).\n"
-        "Published recipes: " + ", ".join(m.name for m in methods.values() if m.recipe is not None) + ".\n"
-        "From rules, in Python (GEDI.fit_examples): "
-        + ", ".join(m.name for m in methods.values() if m.needs_examples and m.recipe is None)
-        + ".\n[bold]gedikit settings[/] lists what can be set.",
+        "\nObjectives can be joined, with at most one density: [bold]swav+cluster-energy[/] and "
+        "[bold]bound+flow[/] (bound is invariance + prior) are methods, too.\n"
+        f"{from_rules} learn from rules, which can be given in Python only (GEDI.fit_examples).\n"
+        "[bold]gedikit settings[/] lists the settings of objectives and densities.",
         highlight=False,
     )
+
+
+def _show_recipes(console: Console, names: list[str]) -> None:
+    """Recipes by their ending, which all but the first part of a name is."""
+    by_ending: dict[str, list[str]] = {}
+    for name in names:
+        method, mark, ending = name.rpartition(_AS_PRINTED)
+        by_ending.setdefault(f"METHOD{mark}{ending}" if mark else name, []).append(method if mark else "–")
+    if by_ending:
+        console.print("[bold]recipes[/]  [dim]with all settings as they were published[/]")
+        table = plain_table("recipe", "of the methods")
+        for ending, found in by_ending.items():
+            table.add_row(ending, ", ".join(found))
+        console.print(table)
 
 
 def _described(method: Method) -> dict[str, Any]:
@@ -73,12 +90,15 @@ def show_settings(component: str | None, *, as_json: bool = False) -> None:
     console = Console()
     for section, name, cls in tables:
         title = f"{section}.{name}" if section == OBJECTIVES else f'{section}.name = "{name}"' if name else section
-        about = cls.summary or (cls.__doc__ or "").splitlines()[0]
+        about = cls.summary or (cls.__doc__ or "").partition("\n")[0].rstrip(".")
         console.print(f"[bold]{escape(title)}[/]  [dim]{escape(about)}[/]", highlight=False)
+        if not settings_of(cls):
+            console.print("no settings\n")
+            continue
         table = plain_table("setting", "default", "meaning")
         prefix = f"{section}.{name}" if section == OBJECTIVES else section
         for item in settings_of(cls):
-            choices = f" ({', '.join(item.choices)})" if item.choices else ""
+            choices = f"; one of {', '.join(item.choices)}" if item.choices else ""
             table.add_row(f"{prefix}.{item.name}", escape(_shown(item.default)), escape(item.meaning + choices))
         console.print(table)
         console.print()
@@ -123,6 +143,9 @@ def print_plan(made: Plan) -> None:
             line = ": ".join(filter(None, (str(name) if name else "", _line(rest))))
             table.add_row(section, escape(line))
     console.print(table)
+    console.print(
+        "\n[bold]gedikit settings[/] says what they mean; --set SECTION.NAME=VALUE changes one.", highlight=False
+    )
 
 
 def _line(values: dict[str, Any]) -> str:
@@ -143,12 +166,14 @@ def show_datasets() -> None:
     table = plain_table("data set", "clusters", "what it is")
     for data in BUILTIN.values():
         table.add_row(data.name, str(data.n_clusters), data.description)
-    Console().print(table)
-    Console().print(
-        "Files: .npy, .npz (x, and y for evaluation), .csv and .parquet (numeric columns; "
+    console = Console()
+    console.print(table)
+    console.print(
+        "\nFiles: .npy, .npz (x, and y for evaluation), .csv and .parquet (numeric columns; "
         "a column named label, target, class or y is kept for evaluation).\n"
-        "Folders of pictures, of any size and format; names of sub-folders are kept for evaluation.\n"
-        "[bold]gedikit data[/] lists and fetches the image data sets."
+        "Folders of pictures of any size and format; names of sub-folders are kept for evaluation.\n"
+        "[bold]gedikit data[/] lists and downloads the image data sets.",
+        highlight=False,
     )
 
 

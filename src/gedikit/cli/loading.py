@@ -10,16 +10,24 @@ from gedikit.cli.output import console
 from gedikit.data import sources
 from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel
+from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.runs import Run, RunConfig
 from gedikit.training.devices import resolve_device
 
 
 def load_run(path: Path, device: str) -> FittedModel:
     run = Run(path)
-    run.config()
+    config = run.config()
     if not run.model_path.exists():
-        raise DataError(f"{path} has no finished model: go on with gedikit fit --resume --out {path}")
+        if config.format < FIRST_WITH_PLANS:
+            raise DataError(unfinished_in_0_1(path))
+        raise DataError(f"{path} is not trained to the end: continue with gedikit fit --resume --out {path}")
     return FittedModel.load(run.model_path, resolve_device(device))
+
+
+def unfinished_in_0_1(path: Path) -> str:
+    """Say why a run cannot go on."""
+    return f"{path} was begun by gedikit 0.1 and is not finished: finish it with that version, or start a new run"
 
 
 def other_rows(config: RunConfig, data: str) -> sources.Dataset:

@@ -32,7 +32,7 @@ from gedikit.evaluation import (
     typicality,
 )
 from gedikit.fitted import FittedModel
-from gedikit.runs import Run
+from gedikit.runs import Run, is_planned
 from gedikit.training.callbacks import Callback, FitView, Metrics
 from gedikit.views.image_views import scaled
 
@@ -199,15 +199,17 @@ def _pictures(x: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
 class TestSetEvaluation(Callback):
     """Every so often evaluates the averaged network on labelled images."""
 
-    def __init__(self, run: Run, test: sources.Dataset, every: int, tell: Callable[[str], None]):
-        self.run, self.test, self.every, self.tell = run, test, every, tell
+    def __init__(self, run: Run, test: sources.Dataset, every: int, log_every: int, tell: Callable[[str], None]):
+        self.run, self.test, self.every, self.log_every, self.tell = run, test, every, log_every, tell
         self.next = every
 
-    def on_start(self, fit: FitView) -> None:
-        self.next = (fit.iteration // self.every + 1) * self.every
+    def on_start(self, fit: FitView) -> None:  # noqa: ARG002
+        before = self.run.evaluations()
+        last = int(before[-1]["iteration"]) if before else 0
+        self.next = (last // self.every + 1) * self.every
 
     def on_metrics(self, fit: FitView, metrics: Metrics) -> None:  # noqa: ARG002
-        if fit.iteration < self.next:
+        if fit.iteration < self.next or not is_planned(fit, self.log_every):
             return
         self.next = (fit.iteration // self.every + 1) * self.every
         by = "argmax of the averaged network's posterior"

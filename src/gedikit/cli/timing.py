@@ -3,8 +3,8 @@
 import torch
 from rich.console import Console
 
-from gedikit.paper.timing import Timing, bench_settings, compare, matmul_rate
 from gedikit.cli.listing import plain_table
+from gedikit.paper.timing import Timing, bench_settings, compare, matmul_rate
 from gedikit.training.devices import resolve_device
 
 _GPU_BATCHES, _CPU_BATCHES = [64, 256], [16]

@@ -113,6 +113,8 @@ def _check(name: str, value: Any, field: "dataclasses.Field[Any]") -> None:
     if low is not None and not value >= low:
         what = "not be negative" if low == 0 else f"be at least {low:g}"
         raise UsageError(f"{name} must {what}, not {value!r}")
+    if high is not None and not value <= high:
+        raise UsageError(f"{name} must be at most {high:g}, not {value!r}")
 
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")

@@ -42,7 +42,7 @@ class Registry(Generic[C]):
                 raise UsageError(f"{self.kind} {name!r} must be a frozen dataclass: its fields are its settings")
             known = self._classes.get(name)
             if known is not None and _origin(known) != _origin(cls):
-                raise UsageError(f"there already is a {self.kind} {name!r}, of {known.__module__}")
+                raise UsageError(f"the {self.kind} {name!r} is there already, of the module {known.__module__!r}")
             missing = [f.name for f in dataclasses.fields(cls) if not _has_default(f)]
             if missing:
                 raise UsageError(f"{self.kind} {name!r} needs a default for its setting {missing[0]!r}")

@@ -13,6 +13,7 @@ from gedikit.densities.estimators import energy_l2, generative, importance_gener
 Points = Float[Tensor, "*m n d"]
 Embeddings = Float[Tensor, "*m n l"]
 LogDensities = Float[Tensor, "*m n"]
+SampleDensities = Float[Tensor, "*m k"]
 
 GENERATIVE = "generative"  # the name of its loss among the measurements: L_GEN of the paper
 
@@ -46,7 +47,8 @@ class DensityContext:
     n_features: int
     n_clusters: int
     generator: torch.Generator
-    references: Float[Tensor, "k d"]  # as many rows of the data as `n_references` asks for
+    # as many rows of the data as `n_references` asks for, if it has so many; none where a saved model is read
+    references: Float[Tensor, "k d"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Density(Component):
         raise NotImplementedError
 
     def losses(
-        self, data: LogDensities, model: LogDensities | None, log_q: LogDensities | None
+        self, data: LogDensities, model: SampleDensities | None, log_q: SampleDensities | None
     ) -> dict[str, Float[Tensor, "*m"]]:
         """Losses by name. `model`: log-densities of model samples, or with `log_q` of weighted proposals."""
         raise NotImplementedError
@@ -88,7 +90,7 @@ class Energy(Density):
     )
 
     def losses(
-        self, data: LogDensities, model: LogDensities | None, log_q: LogDensities | None
+        self, data: LogDensities, model: SampleDensities | None, log_q: SampleDensities | None
     ) -> dict[str, Float[Tensor, "*m"]]:
         assert model is not None, "an energy is trained with samples of the model"
         if log_q is not None:
@@ -113,8 +115,8 @@ class Likelihood(Density):
     def losses(
         self,
         data: LogDensities,
-        model: LogDensities | None,  # noqa: ARG002
-        log_q: LogDensities | None,  # noqa: ARG002
+        model: SampleDensities | None,  # noqa: ARG002
+        log_q: SampleDensities | None,  # noqa: ARG002
     ) -> dict[str, Float[Tensor, "*m"]]:
         return {GENERATIVE: likelihood_generative(data)}
 

@@ -37,22 +37,21 @@ def full_precision(formula: Callable[P, Tensor]) -> Callable[P, Tensor]:
 class Loss(Generic[P]):
     """A loss: a pure function of (*members, rows, …) tensors to one number a member, to be minimised.
 
-    Calling it checks its input, computes in at least float32 whatever autocast says, and refuses a result that is
-    not finite. `formula` is the bare function, for a trainer that watches its numbers itself.
+    It is computed in at least float32 whatever autocast says. Calling it checks its input and refuses a result that
+    is not finite; `formula` does not, for a trainer that watches its numbers itself.
     """
 
     def __init__(self, formula: Callable[P, Tensor], min_rows: int, pair: bool):
         functools.update_wrapper(self, formula)
-        self.formula, self.min_rows, self.pair = formula, min_rows, pair
+        self.formula, self.min_rows, self.pair = full_precision(formula), min_rows, pair
         self._names = tuple(inspect.signature(formula).parameters)
-        self._computed = full_precision(formula)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Tensor:
         name = self.formula.__name__
         named = {**dict(zip(self._names, args, strict=False)), **kwargs}
         given = [t for t in map(named.get, self._names) if isinstance(t, Tensor)]
         _check(name, given, self.min_rows, self.pair)
-        value = self._computed(*args, **kwargs)
+        value = self.formula(*args, **kwargs)
         # on an accelerator looking would stall it; there the trainer's monitor looks
         if value.device.type == "cpu" and not bool(torch.isfinite(value.detach()).all()):
             raise DataError(_why_not_finite(name, given))

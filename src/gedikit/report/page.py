@@ -35,8 +35,8 @@ def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
         "agreement": tables.agreement(data, found),
         "events": data.fitted.info.get("events", []),
         "curves": sections.curves(data),
-        "decisions": data.fitted.plan.decisions,
-        "settings": data.fitted.plan.config.tree(),
+        "decisions": tables.decisions(data.fitted.plan),
+        "settings": tables.settings(data.fitted.plan),
     }
 
 

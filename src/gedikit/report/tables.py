@@ -1,10 +1,13 @@
 """The tables of the page, as rows of text ready for the template."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gedikit.components import Tree
+from gedikit.planning import Plan
 from gedikit.report.findings import Findings
 from gedikit.report.inputs import ReportData
 
@@ -37,13 +40,41 @@ def facts(data: ReportData, *, has_density: bool) -> list[tuple[str, str]]:
         else ("pixels", _pixels(*data.image_shape)),
         ("clusters", str(fitted.n_clusters)),
         ("method", fitted.method),
-        ("labels", fitted.assignment.description),
         ("iterations", _whole(info.get("iterations"))),
         ("seed", str(fitted.plan.seed)),
         ("sampler", fitted.info["sampler"] if has_density else ""),
+        ("labels", fitted.assignment.description),
         ("versions", versions),
     ]
     return [(name, value) for name, value in known if value]
+
+
+def decisions(plan: Plan) -> Table:
+    """What was decided about the fit, and why."""
+    rows = [[Cell(text) for text in (d.what, d.choice, d.reason)] for d in plan.decisions]
+    return Table(["decision", "choice", "reason"], rows)
+
+
+def settings(plan: Plan) -> list[tuple[str, str]]:
+    """All settings by their full names, with values as --set takes them."""
+    return _flat(plan.config.tree())
+
+
+def _flat(tree: Tree, prefix: str = "") -> list[tuple[str, str]]:
+    found = []
+    for name, value in tree.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, _typed(value))]
+    return found
+
+
+def _typed(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(_typed, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def scores(data: ReportData) -> Table | None:

@@ -91,7 +91,8 @@ class Callbacks(Callback):
             callback.on_event(text)
 
     def on_checkpoint(self, fit: FitView) -> bool:
-        return any([callback.on_checkpoint(fit) for callback in self.callbacks])
+        written = [callback.on_checkpoint(fit) for callback in self.callbacks]
+        return any(written)
 
     def on_interrupt(self, fit: FitView) -> str:
         told = [callback.on_interrupt(fit) for callback in self.callbacks]

@@ -20,8 +20,8 @@ from gedikit.config import Execution
 from gedikit.densities.base import GENERATIVE
 from gedikit.encoders import calibrate, standardise
 from gedikit.fitted import FittedModel, density_quantiles
-from gedikit.model import EnergyClassifier
 from gedikit.modalities import PreparedData
+from gedikit.model import EnergyClassifier
 from gedikit.objectives import Objective, prior_optimum
 from gedikit.objectives.base import Sizes, TrainingData
 from gedikit.planning import Plan, check_rows

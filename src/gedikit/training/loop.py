@@ -34,7 +34,9 @@ def train(fit: FitView, step: TrainStep, monitor: HealthMonitor, callback: Callb
     callback.on_start(fit)
     monitor.remember(state)
     while state.iteration < fit.iterations:
-        for values in step(state, measure=is_measured(fit, step)):
+        measured = step(state, measure=is_measured(fit, step))
+        callback.on_step(fit)
+        for values in measured:
             complaint = monitor.complaint(values)
             if complaint:
                 callback.on_event(monitor.roll_back(state, complaint))
@@ -53,7 +55,6 @@ def train(fit: FitView, step: TrainStep, monitor: HealthMonitor, callback: Callb
                 callback.on_event(event)
                 callback.on_end(fit)
                 return
-        callback.on_step(fit)
     callback.on_end(fit)
 
 

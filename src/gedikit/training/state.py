@@ -108,9 +108,7 @@ class TrainState:
         named = {"weights": self.weights.detach(), "average_weights": self.average_weights}
         named |= {f"optimiser.{k}": v for k, v in self.optimiser.state[self.weights].items()}
         named["generator"] = _generator_state(self.generator)
-        named |= {
-            f"{_MEMORY}{owner}/{name}": v for owner, kept in self.memory.items() for name, v in kept.items()
-        }
+        named |= {f"{_MEMORY}{owner}/{name}": v for owner, kept in self.memory.items() for name, v in kept.items()}
         return named
 
     def meta(self) -> dict[str, Any]:

@@ -174,9 +174,7 @@ class TrainStep:
             losses |= density.losses(out.data_log_density, out.sample_log_density, log_q)
         return losses
 
-    def _measurements(
-        self, phase: Phase, losses: dict[str, Tensor], out: BatchOutputs, gradient: Tensor
-    ) -> Tensor:
+    def _measurements(self, phase: Phase, losses: dict[str, Tensor], out: BatchOutputs, gradient: Tensor) -> Tensor:
         with torch.no_grad():
             values = {name: value.detach() for name, value in losses.items()}
             if self.plan.trains_posterior:

@@ -51,7 +51,7 @@ def nearest_images(
 
 
 def nearest_anchors(
-    blocks: Iterable[Float[Tensor, "b h w c"]], anchors: Float[Tensor, "a h w c"], by: str = "pixels"
+    blocks: Iterable[Float[Tensor, "_ h w c"]], anchors: Float[Tensor, "a h w c"], by: str = "pixels"
 ) -> NDArray[np.int64]:
     """For each image of all blocks the place of the anchor that is most like it."""
     measure = MEASURES[by]

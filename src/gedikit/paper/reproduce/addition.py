@@ -95,8 +95,8 @@ class AdditionFit:
             config |= {"optimiser.epochs": 0, "optimiser.iterations": self.iterations}
         if not kind.printed:
             config["optimiser.warmup"] = 100  # trainings are short
+            config["objectives.pseudo-labels.share"] = 0.0  # GEDI only is without, and the others by themselves
         if kind.method == "gedi":
-            config["objectives.pseudo-labels.share"] = 0.0  # GEDI only is without
             config["similarity.copies"] = 8 if self.small else 32
         made = plan(
             DataProfile(n_rows, int(np.prod(_SHAPE)), _SHAPE),
@@ -275,8 +275,7 @@ def sections(
         Section(
             "The rule's loss and the invariance (Figure inv_nesy)",
             f"L_NESY and L_INV over the training, seed {seeds[0]}. As printed only L_NESY is minimised (L_INV "
-            "dotted); by default the training begins with pseudo-labels, clusters that the rule named, and then both "
-            "are.",
+            "dotted); by default it begins with pseudo-labels, clusters that the rule has named; then both are.",
             picture=figures.losses(curves),
             name="inv_nesy",
         )

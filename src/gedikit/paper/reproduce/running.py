@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from rich.console import Console
@@ -54,6 +54,7 @@ class Request:
         return tuple(range(self.first_seed, self.first_seed + self.seeds))
 
 
+@runtime_checkable
 class Result(Protocol):
     """A dataclass that JSON can hold."""
 
@@ -64,6 +65,7 @@ class Result(Protocol):
 R = TypeVar("R", bound=Result)
 
 
+@runtime_checkable
 class Job(Protocol[R]):
     """Fits that are run together and kept together."""
 

@@ -49,7 +49,8 @@ class BestConstant:
 def constant_loss(logits: Float[Tensor, "*m c"], weights: Weights) -> Float[Tensor, "*m"]:
     """w₁ H(v) + w₂ CE(uniform, v): w₁ L_INV + w₂ L_PRIOR where p(y|x) = v."""
     log_v = torch.log_softmax(logits, -1)[..., None, :]
-    return weights[0] * invariance(log_v, log_v) + weights[1] * prior(log_v, _uniform(logits.shape[-1]))
+    uniform = _uniform(logits.shape[-1]).expand_as(logits)
+    return weights[0] * invariance(log_v, log_v) + weights[1] * prior(log_v, uniform)
 
 
 def peaked(gap: Float[Tensor, "*m"], clusters: int) -> Float[Tensor, "*m c"]:

@@ -19,7 +19,8 @@ def discriminative_terms(
     log_p: LogPosteriors, view_log_p: LogPosteriors, log_prior: LogPrior
 ) -> Float[Tensor, "*m"]:
     """L_INV + L_PRIOR with the paper's sign: −n (invariance + prior)."""
-    return -log_p.shape[-2] * (invariance(log_p, view_log_p) + prior(log_p, log_prior))
+    shares = log_prior.expand(*log_p.shape[:-2], -1)
+    return -log_p.shape[-2] * (invariance(log_p, view_log_p) + prior(log_p, shares))
 
 
 def certain_labels(counts: list[int], gap: float = CERTAIN) -> Float[Tensor, "n c"]:
