@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: venv demo test lint bench results clean
+.PHONY: venv demo test lint coverage oldest bench results clean
 
 venv: $(INSTALLED)
 
@@ -30,6 +30,21 @@ lint: venv
 test: lint
 	$(BIN)/python -m pytest -n 2 --doctest-modules src tests
 
+coverage: venv
+	$(BIN)/python -m pytest -n 2 --cov=gedikit --cov-report=term:skip-covered tests
+
+# the oldest dependencies that pyproject.toml allows, and tests that reach most of them
+OLDEST := .venv-oldest
+OLDEST_TESTS ?= tests/test_estimator.py tests/test_methods.py tests/test_progress.py tests/test_storage.py \
+	tests/cli/test_commands.py tests/report tests/evaluation/test_evaluation.py tests/views tests/encoders/test_mlp.py \
+	tests/data/test_folder.py tests/data/test_official.py tests/symbolic/test_programs.py tests/symbolic/test_tables.py
+
+oldest:
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt torch
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt -e ".[test]"
+	$(OLDEST)/bin/python -m pytest -n 2 -k "not 20000" $(OLDEST_TESTS)
+
 bench: venv
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/predict.py
@@ -42,4 +57,4 @@ results: venv
 	$(BIN)/python benchmarks/digits.py
 
 clean:
-	rm -rf $(VENV) runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

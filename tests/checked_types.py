@@ -1,5 +1,9 @@
-"""Every function of the package checks the types and shapes it is given and returns, as annotated."""
+"""Every function of the package checks the types and shapes it is given and returns, as annotated.
 
+What annotations forbid is refused: by the function itself, in a sentence that tests can read, or else by the check.
+"""
+
+import functools
 import inspect
 import sys
 import typing
@@ -8,19 +12,22 @@ from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Annotated, Any, Self
 
+import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
 from beartype.vale import Is
-from jaxtyping import install_import_hook
+from jaxtyping import TypeCheckError
 
 PLAIN = (
     "gedikit.encoders.stem_kernels",  # a language of its own
     "gedikit.views.warp",  # torch.compile cannot see through the check of a named tuple's methods
 )
+_strict = jaxtyping.jaxtyped
 
 
 def install() -> None:
     """For everything that is imported from here on."""
-    install_import_hook("gedikit", f"{__name__}.checked")
+    jaxtyping.install_import_hook("gedikit", f"{__name__}.checked")
+    jaxtyping.jaxtyped = _jaxtyped  # what the hook decorates with
     sys.meta_path.insert(0, _Plain)
 
 
@@ -30,6 +37,37 @@ class _Plain:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG004
         return PathFinder.find_spec(name, path) if name in PLAIN else None
+
+
+def _jaxtyped(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(thing: Any) -> Any:
+        if not inspect.isclass(thing):
+            return _refusing(thing, _strict(thing, typechecker=typechecker))
+        plain = thing.__init__
+        _strict(thing, typechecker=typechecker)
+        if thing.__init__ is not plain:  # of a dataclass
+            thing.__init__ = _refusing(plain, thing.__init__)
+        return thing
+
+    return decorate
+
+
+def _refusing(plain: Callable[..., Any], strict: Callable[..., Any]) -> Callable[..., Any]:
+    """`strict`, unless `plain` itself refuses what it is given."""
+    about = f"the parameters of {plain.__module__}.{plain.__qualname__}."
+
+    @functools.wraps(plain)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if jaxtyping.config.jaxtyping_disable:
+            return plain(*args, **kwargs)
+        try:
+            return strict(*args, **kwargs)
+        except TypeCheckError as error:
+            if about in str(error):
+                plain(*args, **kwargs)
+            raise
+
+    return called
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,10 @@ from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.evaluation import grid_log_normaliser
 
 
-@parametrize_with_checks([GEDI(n_clusters=3, max_iter=150, batch_size=64, options={"bank": 2000, "negatives": 64})])
+SMALL_SAMPLER = {"sampler.bank": 2000, "sampler.samples": 64, "sampler.name": "importance"}
+
+
+@parametrize_with_checks([GEDI(n_clusters=3, max_iter=150, batch_size=64, config=SMALL_SAMPLER)])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
@@ -120,7 +123,7 @@ def test_transform_gives_features(fitted_moons, moons_xy):
 
 
 def test_history_is_bounded_and_ends_with_the_last_iteration(moons_xy):
-    model = GEDI(2, max_iter=40, options={"log_every": 1}, random_state=0).fit(moons_xy[0])
+    model = GEDI(2, max_iter=40, config={"execution.log_every": 1}, random_state=0).fit(moons_xy[0])
     assert [row["iteration"] for row in model.history_] == list(range(1, 41))
     assert model.n_iter_ == 40
 
@@ -129,9 +132,11 @@ def test_history_is_bounded_and_ends_with_the_last_iteration(moons_xy):
     ("change", "error", "word"),
     [
         ({"method": "gdi"}, UsageError, "'gdi'"),
-        ({"options": {"invarance": 1}}, UsageError, "'invarance'"),
-        ({"options": {"sampler": "hmc"}}, UsageError, "'hmc'"),
+        ({"config": {"objectives.invarance.weight": 1}}, UsageError, "'invarance'; did you mean 'invariance'"),
+        ({"config": {"sampler.name": "hmc"}}, UsageError, "'hmc'"),
         ({"max_iter": 0}, UsageError, "iterations must be positive"),
+        ({"views": "photo"}, UsageError, "'photo'; did you mean 'photos'"),
+        ({"budget": "fast"}, UsageError, "'fast'; there are: quick, default, best"),
         ({"n_clusters": 0}, UsageError, "n_clusters must be at least 1"),
         ({"n_clusters": 500}, DataError, "n_samples=400 should be >= n_clusters=500"),
         ({"prior": [0.5, 0.6]}, UsageError, "sum to 1"),
@@ -201,13 +206,42 @@ def test_column_names_survive_saving(moons_xy, tmp_path):
         loaded.predict(frame.rename(columns={"a": "c"}))
 
 
-@pytest.mark.parametrize("given", [{"like": "cifar10"}, {"like": "mnist"}, {"options": {"image_walks": "off"}}])
+@pytest.mark.parametrize(
+    "given", [{"views": "photos"}, {"views": "drawings"}, {"config": {"views.walks": False}}, {"budget": "best"}]
+)
 def test_a_model_of_images_keeps_its_settings_in_a_file(given, tmp_path):
     """Also those by which it differs from what grey images get, but not from what vectors do."""
     x = np.random.default_rng(0).integers(0, 256, (40, 16, 16), dtype=np.uint8)
-    small = {"width": 4, "steps": 1, "buffer": 20, "negatives": 8}
-    options = {**small, **given.get("options", {})}
-    model = GEDI(2, max_iter=2, batch_size=16, random_state=0, device="cpu", **{**given, "options": options}).fit(x)
+    small = {"encoder.width": 4, "sampler.steps": 1, "sampler.chains": 20, "sampler.samples": 8}
+    small |= {"similarity.copies": 2, **given.get("config", {})}
+    model = GEDI(2, max_iter=2, batch_size=16, random_state=0, device="cpu", **{**given, "config": small}).fit(x)
     model.save(tmp_path / "model.safetensors")
     again = GEDI.load(tmp_path / "model.safetensors", device="cpu")
-    assert again.resolved_settings() == model.resolved_settings((16, 16, 1)) == again.fitted_.settings
+    assert again.plan_ == model.plan_ == model.plan(x)
+    assert again.plan(x).config == model.plan_.config, "a fit of what was read would be the same fit"
+    assert again.plan(x).stages == model.plan_.stages
+
+
+def test_the_plan_is_what_a_fit_does(moons_xy):
+    model = GEDI(2, max_iter=3, random_state=0, config={"objectives.prior.weight": 3})
+    made = model.plan(moons_xy[0])
+    assert not hasattr(model, "fitted_") and not hasattr(model, "n_features_in_")
+    assert model.fit(moons_xy[0]).plan_ == made
+    assert made.config.optimiser.iterations == 3
+    assert made.config.objectives["prior"].weight == 3
+    with pytest.raises(ValueError, match="2D array"):
+        model.plan(moons_xy[0][:, 0])
+
+
+def test_callbacks_reach_every_way_to_fit(moons_xy):
+    from gedikit.callbacks import Callback
+
+    class Counter(Callback):
+        steps = 0
+
+        def on_step(self, fit):  # noqa: ARG002
+            Counter.steps += 1
+
+    GEDI(2, max_iter=3, random_state=0).fit(moons_xy[0], callbacks=[Counter()])
+    GEDI(2, max_iter=4, random_state=0).fit_predict(moons_xy[0], callbacks=[Counter()])
+    assert Counter.steps == 7

@@ -7,6 +7,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,13 +19,14 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine
 from sklearn.metrics import normalized_mutual_info_score as nmi
 
-from gedikit import GEDI
+from gedikit import GEDI, register_objective
 from gedikit.components import KINDS, import_plugin
 from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.data.toy import moons
 from gedikit.errors import UsageError
 from gedikit.methods import methods
+from gedikit.objectives import Objective
 from gedikit.planning import Asked, plan
 from gedikit.profile import DataProfile
 from gedikit.samplers import Box
@@ -376,3 +378,19 @@ def test_one_name_is_one_component():
     with pytest.raises(UsageError, match=r"the objective 'dcl' is there already, of the module 'dcl'"):
         import_plugin("gedikit-dcl/gedikit_dcl.py")
     import_plugin("dcl.py")  # the same file again is the same component
+
+
+def test_names_that_could_not_be_asked_for_are_refused():
+    @dataclass(frozen=True)
+    class Plain(Objective):
+        pass
+
+    @dataclass(frozen=True)
+    class Named(Objective):
+        name: str = "x"
+
+    for name in ("a+b", "a.b", "a b", "none", ""):
+        with pytest.raises(UsageError, match="a name has letters, digits, - and _"):
+            register_objective(name)(Plain)
+    with pytest.raises(UsageError, match="has a setting 'name'"):
+        register_objective("named")(Named)

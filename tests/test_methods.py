@@ -5,8 +5,13 @@ from sklearn.metrics import normalized_mutual_info_score
 from gedikit import GEDI
 from gedikit.data.toy import circles, moons
 from gedikit.errors import UsageError
-from gedikit.methods import DISCRIMINATIVE, GENERATIVE, GRAPHS, METHODS, PRINTED_METHODS, get_method
-from gedikit.training.terms import TERMS
+from gedikit.densities import densities
+from gedikit.methods import GRAPHS, Method, compose, methods, register_method
+from gedikit.objectives import objectives
+from gedikit.objectives.base import Stage
+from gedikit.paper.recipes import IMAGES, ON_IMAGES, TOY, printed
+from gedikit.planning import Asked, plan
+from gedikit.profile import DataProfile
 
 NAMED = (
     *("jem", "gedi", "gedi-no-gen", "gedi-no-inv", "gedi-no-prior", "gedi-two-stage"),
@@ -14,53 +19,91 @@ NAMED = (
     *("swav", "deepcluster", "sela", "infonce", "simclr", "cpc", "protocpc", "kscl", "ebclr"),
 )
 RULED = ("nesy", "gedi-nesy", "gedi-symbols")
+STANDALONE = [name for name, objective in objectives.items() if objective.standalone]
+MOONS = DataProfile(400, 2)
+
+
+def settings(name, **given):
+    return plan(given.pop("data", MOONS), Asked(2, name, **given)).config
 
 
 def test_all_systems_of_the_paper_have_a_name():
-    assert set(METHODS) == {*NAMED, *RULED}
-    assert {name for name, method in METHODS.items() if method.needs_rules} == set(RULED)
-    for method in METHODS.values():
+    named = {method.name: method for method in methods.values() if "-as-printed" not in method.name}
+    assert set(named) == {*NAMED, *RULED}
+    assert {name for name, method in named.items() if method.needs_examples} == set(RULED)
+    for method in methods.values():
         assert method.family in GRAPHS
         assert method.reference
-        assert set(method.terms) <= {"generative", *TERMS}
-        method.settings()  # its changes are settings with allowed values
+        assert method.summary
+        assert set(method.terms) <= {"generative", *objectives}
+        assert (method.density is not None) == ("generative" in method.terms)
+    for name in NAMED:
+        settings(name)  # its changes are settings with allowed values
 
 
 def test_a_pair_is_both_sides_in_either_order():
-    pair = get_method("swav+cluster-energy")
+    pair = methods["swav+cluster-energy"]
     assert set(pair.terms) == {"swav", "generative"}
-    assert pair == get_method("cluster-energy+swav")
-    assert pair.models_density
-    assert pair.settings().head == "cosine"
-    assert get_method("bound+cluster-energy").terms == METHODS["gedi"].terms
+    assert pair == methods["cluster-energy+swav"]
+    assert pair.density == "cluster-energy"
+    assert settings("swav+cluster-energy").head.cosine
+    assert methods["bound+cluster-energy"].terms == methods["gedi"].terms
+
+
+def test_objectives_are_joined_with_the_settings_and_labels_of_the_first():
+    several = methods["simclr+swav+flow"]
+    assert several.terms == ("generative", "simclr", "swav")
+    assert (several.density, several.labels, several.unit_length) == ("flow", "k-means", True)
+    config = settings("simclr+swav+flow")
+    assert set(config.objectives) == {"simclr", "swav"}
+    assert config.head.cosine, "what an objective changes goes with it"
+    assert several == compose("simclr", "swav", "flow")
+    assert methods["invariance+prior"].terms == methods["gedi-no-gen"].terms
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("gdei", "there is no method 'gdei'; there are: gedi, "),
-        ("swav+energy", "'energy' in 'swav\\+energy' is neither a discriminative term .* nor a generative one"),
-        ("swav+simclr", "must name one discriminative and one generative term"),
-        ("flow+cluster-energy", "must name one discriminative and one generative term"),
-        ("swav+swav", "must name one discriminative and one generative term"),
-        ("swav+flow+simclr", "must name one discriminative and one generative term"),
-        ("vicreg-as-printed", "prints no toy recipe for 'vicreg'"),
+        ("gdei", r"there is no method 'gdei'; did you mean 'gedi'\?; or join objectives and a density as 'swav"),
+        ("swav+energy", r"'swav\+energy': there is no objective or density 'energy'"),
+        ("swavv+flow", r"'swavv\+flow': there is no objective or density 'swavv'; did you mean 'swav'"),
+        ("flow+cluster-energy", "must name each objective once and at most one density"),
+        ("swav+swav", "must name each objective once and at most one density"),
+        ("bound+prior", "must name each objective once and at most one density"),
+        ("vicreg-as-printed", r"there is no method 'vicreg-as-printed'; did you mean '.*-as-printed"),
     ],
 )
 def test_unknown_methods_and_impossible_pairs_are_refused(name, sentence):
     with pytest.raises(UsageError, match=sentence):
-        get_method(name)
+        methods[name]
 
 
-@pytest.mark.parametrize("discriminative", DISCRIMINATIVE)
-@pytest.mark.parametrize("generative", GENERATIVE)
-def test_any_discriminative_term_trains_with_any_density(discriminative, generative):
+def test_a_method_of_ones_own_is_registered_once():
+    own = Method("own-two-stage", "mine", (Stage(0.5, ("swav",)), Stage(1, ("swav", "prior"))), "nobody")
+    try:
+        assert register_method(own) is own
+        assert methods["own-two-stage"] is own
+        assert "own-two-stage" in list(methods)
+        assert register_method(own) is own, "the same again is no other"
+        with pytest.raises(UsageError, match="there already is a method 'own-two-stage'"):
+            register_method(Method("own-two-stage", "another", (), "nobody"))
+        model = GEDI(2, method="own-two-stage", max_iter=4, random_state=0, config={"execution.log_every": 1})
+        rows = model.fit(moons(50, 0)[0]).history_
+        assert ["prior" in row for row in rows] == [False, False, True, True]
+    finally:
+        del methods._known["own-two-stage"]
+
+
+@pytest.mark.parametrize("objective", ["bound", *STANDALONE])
+@pytest.mark.parametrize("density", densities)
+def test_any_objective_trains_with_any_density(objective, density):
     """Both losses move: neither side of a pair is left out."""
-    name = f"{discriminative}+{generative}"
-    options = {"log_every": 1, "features": 8, "hidden": (16,), "negatives": 50, "bank": 500, "flow_hidden": (16,)}
+    name = f"{objective}+{density}"
+    config = {"execution.log_every": 1, "encoder.features": 8, "encoder.hidden": (16,)}
+    config |= {"density.hidden": (16,)} if density == "flow" else {"sampler.samples": 50, "sampler.bank": 500}
     x, _ = moons(80, 0)
-    model = GEDI(2, method=name, max_iter=12, batch_size=40, random_state=0, options=options).fit(x)
-    for term in get_method(name).terms:
+    model = GEDI(2, method=name, max_iter=12, batch_size=40, random_state=0, config=config).fit(x)
+    for term in methods[name].terms:
         values = [row[term] for row in model.history_]
         assert np.isfinite(values).all()
         assert len(set(values)) == len(values)
@@ -118,19 +161,47 @@ def test_prototypes_stay_frozen_during_their_warm_up():
     x, _ = moons(60, 0)
 
     def centers(iterations: int) -> np.ndarray:
-        options = {"freeze_prototypes": 6, "average": 0.0}
-        model = GEDI(2, method="swav", max_iter=iterations, random_state=0, options=options).fit(x)
+        config = {"head.freeze": 6, "optimiser.average": 0.0}
+        model = GEDI(2, method="swav", max_iter=iterations, random_state=0, config=config).fit(x)
         return model.fitted_.network.centers.numpy()
 
     np.testing.assert_array_equal(centers(1), centers(6))
     assert not np.array_equal(centers(6), centers(9))
 
 
-def test_as_printed_recipes_use_the_papers_numbers():
-    for name in PRINTED_METHODS:
-        s = get_method(name + "-as-printed").settings()
-        assert (s.noise, s.noise_unit, s.batch_size, s.learning_rate) == (0.03, "absolute", 400, 1e-3)
-        assert (s.invariance, s.prior, s.generative) == (50, 10, 1)
-        assert (s.buffer, s.restart, s.step_size, s.noise_std) == (10_000, 0.05, 0.01**2 / 2, 0.01)
-        assert s.network == ("paper-normalised" if name in ("barlow-twins", "swav") else "paper")
-        assert s.steps == (10 if name == "jem" else 1)
+@pytest.mark.parametrize("name", TOY)
+def test_as_printed_recipes_use_the_papers_numbers(name):
+    assert printed(name) == methods[f"{name}-as-printed"]
+    c = settings(f"{name}-as-printed")
+    assert (c.views.name, c.views.noise, c.views.unit) == ("noise", 0.03, "absolute")
+    assert (c.optimiser.batch_size, c.optimiser.learning_rate, c.optimiser.iterations) == (400, 1e-3, 7000)
+    assert (c.optimiser.warmup, c.optimiser.average, c.optimiser.max_rollbacks) == (0, 0, 0)
+    weights = {"invariance": 50, "prior": 10}
+    assert all(c.objectives[name].weight == weights[name] for name in c.objectives if name in weights)
+    assert c.encoder.name == "paper-mlp"
+    assert c.encoder.batch_norm == (name in ("barlow-twins", "swav"))
+    if c.sampler is None:
+        assert c.density is None
+    else:
+        assert c.density.weight == 1
+        assert (c.sampler.chains, c.sampler.restart) == (10_000, 0.05)
+        assert (c.sampler.step_size, c.sampler.noise_std) == (0.01**2 / 2, 0.01)
+        assert c.sampler.steps == (10 if name == "jem" else 1)
+
+
+@pytest.mark.parametrize("data", IMAGES)
+@pytest.mark.parametrize("name", ON_IMAGES)
+def test_recipes_for_images_are_planned_to_the_letter(name, data):
+    from gedikit.planning import ExamplesProfile
+
+    method = printed(name, data)
+    examples = ExamplesProfile(600, 3, (0.5, 0.5)) if method.needs_examples else None
+    c = settings(method.name, data=DataProfile(6000, 3072, (32, 32, 3)), examples=examples)
+    assert (c.data.name, c.encoder.name) == ("image", "resnet8")
+    assert c.encoder.width == (256 if data == "cifar100" else 128)
+    assert c.optimiser.batch_size == (60 if data == "mnist" else 64 if examples is None else 63)
+    assert c.optimiser.epochs == {"svhn": 20, "mnist": 25}.get(data, 200)
+    assert (c.views.noise, c.views.flip) == (0.2 if data == "mnist" else 0.03, 0.5 if "cifar" in data else 0)
+    if c.sampler is not None:
+        assert (c.sampler.name, c.sampler.steps, c.sampler.chains) == ("sgld", 20, 10_000)
+        assert (c.density.l2, c.density.largest_gap) == (0, 0)

@@ -16,9 +16,9 @@ def told(seconds: float, done: int, total: int, monkeypatch, *, terminal: bool =
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with ProgressLine(Console(file=file, force_terminal=terminal, width=120)) as line:
-        line.started(SimpleNamespace(iteration=0), total, {"prior": 1.386})
+        line.on_start(SimpleNamespace(iteration=0, iterations=total, optima={"prior": 1.386}))
         now[0] += seconds
-        line.measured(SimpleNamespace(iteration=done), {"iteration": done, "prior": 1.5, "gradient_norm": 3.0})
+        line.on_metrics(SimpleNamespace(iteration=done), {"iteration": done, "prior": 1.5, "gradient_norm": 3.0})
     return file.getvalue()
 
 

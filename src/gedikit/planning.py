@@ -295,6 +295,9 @@ class _Planner:
 
     def _views(self, image_shape: tuple[int, ...]) -> Tree:
         asked = self.asked.views
+        if asked == AUTO and self._given("views", "name") is not None:
+            self._decide("views", AUTO, ASKED)
+            return {}
         if asked == AUTO:
             return self._safe_views(image_shape) if image_shape else {}
         if asked in PURPOSES:

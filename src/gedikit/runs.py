@@ -66,7 +66,9 @@ class RunConfig:
             raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise StorageError(f"{path} is damaged: {error}") from None
-        check_format(path, table.get("format", 0))
+        if "format" not in table:
+            raise StorageError(f"{path} is not of a run: it was not written by gedikit")
+        check_format(path, table["format"])
         with damaged(path):
             if table["format"] < legacy.FIRST_WITH_PLANS:
                 return cls(**legacy.run(table))
@@ -172,7 +174,7 @@ class Run:
         self.config_path.unlink()
 
     def remove_if_nothing_was_done(self) -> None:
-        """Remove a run that failed before its first measurement, so that the corrected command can take its place."""
+        """Remove a run that failed before its first measurement: the corrected command may take its place."""
         done = (self.metrics_path, self.log_path, self.evaluations_path, self.model_path, *self.checkpoints())
         if not any(path.exists() for path in done):
             self.config_path.unlink(missing_ok=True)

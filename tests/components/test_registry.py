@@ -59,7 +59,6 @@ def test_the_kind_is_known_by_its_name(fruits):
     assert known == {"fruit": fruits}
 
 
-@pytest.mark.usefixtures("unchecked")
 def test_something_else_is_refused(fruits):
     @dataclass(frozen=True)
     class Stone(Component):

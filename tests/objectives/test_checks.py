@@ -9,8 +9,6 @@ from objective_cases import CASES
 from gedikit import objectives as o
 from gedikit.errors import DataError, UsageError
 
-unchecked = pytest.mark.usefixtures("unchecked")
-
 PAIRED = (o.infonce, o.simclr, o.barlow_twins, o.vicreg, o.w_mse, o.corinfomax, o.mec, o.swav, o.protocpc)
 WHOLE_BATCH = (*PAIRED, lambda a, b: o.cpc(a, b, torch.eye(4)), lambda a, b: o.kscl(a, b[:, None]))
 names = pytest.mark.parametrize("loss", [*PAIRED, o.invariance, o.sela], ids=lambda loss: loss.__name__)
@@ -65,26 +63,23 @@ def test_names_of_arguments_decide_what_is_a_view_not_their_order():
     assert o.infonce(view=view, z=z) == o.infonce(z, view)
 
 
-@unchecked
+@pytest.mark.usefixtures("unchecked")
 def test_a_forgotten_argument_is_named():
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'view'"):
         o.infonce(torch.zeros(4, 2))
 
 
-@unchecked
 def test_subspaces_of_other_rows_are_refused():
     with pytest.raises(UsageError, match="kscl takes the views of each of the 6 rows, not of 7"):
         o.kscl(torch.randn(6, 3), torch.randn(7, 2, 3))
 
 
-@unchecked
 def test_assignments_of_other_rows_are_refused():
     log_p = torch.randn(6, 3).log_softmax(-1)
     with pytest.raises(UsageError, match=r"deepcluster takes one cluster a row, \(6,\), not \(5,\)"):
         o.deepcluster(log_p, torch.zeros(5, dtype=torch.long))
 
 
-@unchecked
 def test_a_prior_of_other_clusters_is_refused():
     log_p = torch.randn(6, 3).log_softmax(-1)
     for shares in (1, 4):

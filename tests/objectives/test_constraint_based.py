@@ -31,7 +31,6 @@ def test_satisfied_constraints_are_the_optimum():
     assert constraint_loss(torch.zeros(5)).item() == constraint_loss_optimum()
 
 
-@pytest.mark.usefixtures("unchecked")
 def test_a_weight_for_every_example():
     with pytest.raises(UsageError, match=r"weights has shape \(2,\) and log_probability \(3,\)"):
         constraint_loss(torch.zeros(3), torch.ones(2))

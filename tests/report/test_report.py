@@ -8,6 +8,7 @@ import pytest
 from markupsafe import escape
 from sklearn.datasets import load_iris, make_moons
 
+from gedikit.config import Config
 from gedikit.diagnosis import Diagnosis
 from gedikit.report import plots, render
 from gedikit.report.findings import plotted_rows
@@ -186,3 +187,28 @@ def test_looks_at_labelled_rows_are_curves_of_their_own(moons):
     looks = ({"iteration": 10, "nmi": 0.2, "acc": 0.5}, {"iteration": 20, "nmi": 0.4})
     page = render(dataclasses.replace(moons, evaluations=looks))
     assert "NMI on the test set" in page and "Accuracy on the test set" in page
+
+
+def test_the_plan_is_told_with_its_reasons(moons, iris):
+    for data in (moons, iris):
+        html = page(data)
+        table = html.split("<summary>The plan</summary>")[1].split("</table>")[0]
+        rows = [re.findall(r"<td>(.*?)</td>", line) for line in table.split("<tbody>")[1].split("</tr>")[:-1]]
+        decisions = data.fitted.plan.decisions
+        assert len(decisions) >= 3
+        assert rows == [[str(escape(text)) for text in (d.what, d.choice, d.reason)] for d in decisions]
+
+
+def test_all_settings_are_listed_as_they_are_typed(moons):
+    text = page(moons).split("<summary>All settings</summary>")[1].split("</details>")[0]
+    listed = dict(re.findall(r"<li><span>(.*?)</span> (.*?)</li>", text))
+    assert listed["encoder.hidden"] == "128,128"
+    assert listed["objectives.prior.weight"] == "30" and listed["objectives.prior.symmetric"] == "false"
+    tree: dict = {}
+    for name, value in listed.items():
+        *sections, last = name.split(".")
+        at = tree
+        for section in sections:
+            at = at.setdefault(section, {})
+        at[last] = value
+    assert Config.from_tree(tree) == moons.fitted.plan.config

@@ -152,7 +152,7 @@ def test_a_recipe_as_printed_that_diverges_is_told_and_the_others_go_on():
     [
         (lambda t: task_of(t.x[:100], "gedi"), "data of one shape"),
         (lambda t: task_of(t.x, "gedi", n_clusters=3), "one number of clusters"),
-        (lambda t: tasks_of("gedi", 1, **{"optimiser.batch_size": 32})[0], r"not in optimiser\.batch_size"),
+        (lambda t: task_of(t.x, "gedi", **{"optimiser.batch_size": 32}), r"not in .*\.batch_size"),
         (lambda t: task_of(t.x, "gedi-no-inv"), "not in method"),
     ],
 )
@@ -176,7 +176,7 @@ def test_callbacks_see_every_iteration_and_the_median_of_the_members():
         def on_step(self, fit):
             seen.append(fit.iteration)
 
-        def on_metrics(self, fit, metrics):
+        def on_metrics(self, fit, metrics):  # noqa: ARG002
             rows.append(metrics)
 
     tasks = tasks_of("gedi", n=3, **{"optimiser.iterations": 20})

@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,9 +41,14 @@ class Registry(Generic[C]):
             params = getattr(cls, "__dataclass_params__", None)
             if "__dataclass_fields__" not in vars(cls) or params is None or not params.frozen:
                 raise UsageError(f"{self.kind} {name!r} must be a frozen dataclass: its fields are its settings")
+            # names are joined by + and are parts of dotted keys
+            if not re.fullmatch(r"\w[\w-]*", name) or name == "none":
+                raise UsageError(f"{self.kind} {name!r}: a name has letters, digits, - and _, and is not 'none'")
             known = self._classes.get(name)
             if known is not None and _origin(known) != _origin(cls):
                 raise UsageError(f"the {self.kind} {name!r} is there already, of the module {known.__module__!r}")
+            if "name" in {f.name for f in dataclasses.fields(cls)}:
+                raise UsageError(f"{self.kind} {name!r} has a setting 'name', which is what tells components apart")
             missing = [f.name for f in dataclasses.fields(cls) if not _has_default(f)]
             if missing:
                 raise UsageError(f"{self.kind} {name!r} needs a default for its setting {missing[0]!r}")

@@ -113,7 +113,7 @@ def printed(name: str, data: str | None = None) -> Method:
 def working(data: str, *, small: bool = False) -> dict[str, Any]:
     """What to ask of a fit to one of the data sets of images, as `Asked`, `GEDI` and `FitRequest` take it.
 
-    The figures of the results were recorded on a GPU; `small` is for a CPU.
+    Of the size that fits on a GPU were recorded with, or with `small` those on a CPU.
     """
     return {"views": WORKING[data], "budget": "quick" if small else "best"}
 

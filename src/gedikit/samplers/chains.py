@@ -24,13 +24,13 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.u
 class ChainSampler(Sampler):
     """Persistent chains (Tieleman, 2008). Subclasses define `step`, one transition of all chains."""
 
-    rejects: ClassVar[bool] = False  # True where `step` may leave a chain where it is: the share that moves is measured
+    rejects: ClassVar[bool] = False  # whether `step` may leave chains where they are; their share is then measured
 
     steps: int = setting(5, "transitions an iteration", above=0)
     chains: int = setting(2000, "persistent chains", above=0)
     start: str = setting(
         "data",
-        "where chains begin: at rows of the data, in uniform noise, or in Gaussian noise with its mean and covariance",
+        "where chains begin: at rows of the data, in uniform noise, or in Gaussian noise with the data's moments",
         choices=INITIALISATIONS,
     )
     restart: float = setting(0.0, "share of the chains that begin anew in an iteration", at_least=0, at_most=1)
@@ -55,7 +55,7 @@ class ChainSampler(Sampler):
         generator: Randomness,
         box: Box,
     ) -> tuple[Float[Tensor, "*m n d"], Memory, Tensor | None]:
-        """The transitions of an iteration: positions, memory, and the share that was accepted where some are not."""
+        """The transitions of an iteration: positions, memory, and the share that was accepted if not all were."""
         x, moved = self._run(self.steps, log_density, x, generator, box)
         return x, memory, moved if self.rejects else None
 

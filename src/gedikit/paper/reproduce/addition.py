@@ -17,7 +17,7 @@ from gedikit.data import sources
 from gedikit.errors import DivergenceError, UsageError
 from gedikit.fitted import FittedModel
 from gedikit.methods import methods
-from gedikit.paper.recipes import PRINTED, printed, working
+from gedikit.paper import recipes
 from gedikit.paper.reproduce import addition_figures as figures
 from gedikit.paper.reproduce.addition_figures import Explained
 from gedikit.paper.reproduce.page import Section, Table, write_page
@@ -47,13 +47,13 @@ class Kind:
 
     @property
     def printed(self) -> bool:
-        return PRINTED in self.method
+        return recipes.PRINTED in self.method
 
 
 KINDS = {
     "nesy": Kind("NeSy only", "nesy", "nesy"),
     "gedi": Kind("GEDI only", "gedi", "gedi"),
-    "printed": Kind("GEDI & NeSy as printed", printed("gedi-nesy", "mnist").name, "gedi-nesy"),
+    "printed": Kind("GEDI & NeSy as printed", recipes.printed("gedi-nesy", "mnist").name, "gedi-nesy"),
     "both": Kind("GEDI & NeSy", "gedi-symbols", "gedi-nesy"),
 }
 
@@ -97,7 +97,7 @@ class AdditionFit:
             config["optimiser.warmup"] = 100  # trainings are short
             config["objectives.pseudo-labels.share"] = 0.0  # GEDI only is without, and the others by themselves
         if kind.method == "gedi":
-            config["similarity.copies"] = 8 if self.small else 32
+            config["similarity.copies"] = 8 if self.small else 32  # methods with a rule have theirs
         made = plan(
             DataProfile(n_rows, int(np.prod(_SHAPE)), _SHAPE),
             Asked(
@@ -106,13 +106,13 @@ class AdditionFit:
                 seed=self.seed,
                 config=config,
                 examples=ExamplesProfile(n_rows, n_variables, tuple(shares)) if self.needs_rule else None,
-                **({} if kind.printed else working("mnist", small=self.small)),
+                **({} if kind.printed else recipes.working("mnist", small=self.small)),
             ),
         )
         sampler = made.config.sampler
-        return (
-            made if sampler is None else made.replaced(sampler=sampler.replace(samples=min(sampler.samples, size)))
-        )
+        if sampler is None:
+            return made
+        return made.replaced(sampler=sampler.replace(samples=min(sampler.samples, size)))
 
     @property
     def needs_rule(self) -> bool:
