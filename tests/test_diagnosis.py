@@ -1,11 +1,14 @@
 """Build each failure, and see that it is told apart from the others."""
 
 import copy
+import dataclasses
+import re
 
 import pytest
 import torch
 
-from gedikit.diagnosis import diagnose
+from gedikit.config import EXECUTION, OBJECTIVES, SECTIONS, all_settings
+from gedikit.diagnosis import _ADVICE, diagnose
 
 
 @pytest.fixture
@@ -69,10 +72,34 @@ def test_label_inconsistency(broken):
 def test_unused_clusters(broken):
     """All points of both moons in cluster 0 or 1, a third never used."""
     fitted, x = broken
-    import numpy as np
-
     c = fitted.network.centers
     third = torch.nn.Parameter(torch.cat([c, c.mean(1, keepdim=True) - 0.2 * c.abs().sum(1, keepdim=True)], 1))
-    fitted.network.centers, fitted.prior = third, np.full(3, 1 / 3)
+    fitted.network.centers = third
+    fitted.plan = dataclasses.replace(fitted.plan, n_clusters=3, prior=(1 / 3,) * 3)
     assert diagnose(fitted, x).numbers["least_used_cluster"] < 0.1
     assert diagnose(fitted, x).verdict == "unused clusters"
+
+
+def test_a_density_that_was_not_learned(broken):
+    result = diagnose(*broken, {"energy_gap": 31.0, "generative": 2.0, "prior": 1.0})
+    assert result.verdict == "density not learned"
+    assert result.numbers["training_energy_gap"] == 31.0
+    assert "training_prior" not in result.numbers
+    assert diagnose(*broken, {"energy_gap": 0.1, "acceptance": 0.01}).verdict == "density not learned"
+
+
+def test_advice_names_settings_that_there_are():
+    known = {f"{place}.{name}" for place, name in all_settings()}
+    sections = "|".join((*SECTIONS, EXECUTION, OBJECTIVES))
+    named = {
+        name for text in _ADVICE.values() for name in re.findall(rf"\b(?:{sections})\.[a-z0-9_.-]*[a-z0-9]", text)
+    }
+    assert named
+    assert named <= known
+
+
+def test_a_diagnosis_reads_as_text_and_as_a_table(broken):
+    result = diagnose(*broken)
+    assert str(result).startswith("healthy: the clusters carry")
+    assert result.as_dict()["numbers"] == result.numbers
+    assert set(result.as_dict()) == {"verdict", "explanation", "advice", "numbers"}

@@ -14,7 +14,6 @@ from gedikit.data.toy import moons
 from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.evaluation import grid_log_normaliser
 
-
 SMALL_SAMPLER = {"sampler.bank": 2000, "sampler.samples": 64, "sampler.name": "importance"}
 
 

@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 
 from gedikit import GEDI
-from gedikit.bench.measure import bench_settings, prepared
+from gedikit.config import Execution
+from gedikit.encoders.stem import SLOPE, stem
 from gedikit.errors import UsageError
-from gedikit.methods import get_method
-from gedikit.networks.stem import SLOPE, stem
-from gedikit.recipes import image_recipe
+from gedikit.paper.timing import bench_plan, prepared
+from gedikit.planning import Asked, plan
+from gedikit.profile import DataProfile
 from gedikit.training import fit
 from gedikit.training.fit import prepare
 
@@ -32,18 +33,23 @@ def blobs(n: int) -> np.ndarray:
     return images.astype(np.uint8).reshape(n, -1)
 
 
-def settings(**changes):
-    recipe = image_recipe(SHAPE, "folder", on_gpu=True)
-    small = {
-        "width": 32,
-        "batch_size": 64,
-        "negatives": 64,
-        "steps": 5,
-        "buffer": 500,
-        "warmup": 10,
-        "log_every": 1,
-    }
-    return get_method("gedi").settings({**recipe, **small, "log_every": 1}, **changes)
+SMALL = {
+    "encoder.width": 32,
+    "sampler.samples": 64,
+    "sampler.steps": 5,
+    "sampler.chains": 500,
+    "optimiser.batch_size": 64,
+    "optimiser.warmup": 10,
+}
+PLAIN = {"compile": False, "precision": "float32"}
+
+
+def planned(x: np.ndarray, **changes):
+    return plan(DataProfile.of(x, SHAPE), Asked(2, views="photos", config=SMALL | changes))
+
+
+def on_gpu(**changes) -> Execution:
+    return Execution(device="cuda", log_every=1, **changes)
 
 
 @pytest.mark.parametrize(("shape", "filters"), [((5, 32, 32, 3), 128), ((3, 28, 28, 1), 64), ((2, 8, 12, 3), 256)])
@@ -72,13 +78,13 @@ def test_gradient_of_the_fast_iteration_is_that_of_the_plain_one():
     x = blobs(256)
 
     def gradient(**changes):
-        ready = prepare(x, get_method("gedi"), settings(steps=1, **changes), n_clusters=2, seed=0, device="cuda")
+        ready = prepare(planned(x, **{"sampler.steps": 1}), x, execution=on_gpu(**changes))
         state = ready.new_state()
         ready.step(state)
         return state.weights.grad.clone()
 
-    plain = gradient(acceleration="off", precision="float32")
-    half = relative(gradient(acceleration="off"), plain)
+    plain = gradient(**PLAIN)
+    half = relative(gradient(compile=False), plain)
     assert relative(gradient(precision="float32"), plain) < 5e-3
     assert relative(gradient(), plain) < min(1.25 * half, 0.06)
 
@@ -86,10 +92,10 @@ def test_gradient_of_the_fast_iteration_is_that_of_the_plain_one():
 def test_losses_of_200_iterations_overlay():
     x = blobs(512)
     histories = []
-    for changes in ({"acceleration": "off", "precision": "float32"}, {}):
-        asked = settings(iterations=200, learning_rate=5e-5, **changes)  # larger steps amplify any rounding
-        _, history, _ = fit(x, get_method("gedi"), asked, n_clusters=2, seed=0, device="cuda")
-        histories.append(history.rows)
+    # larger steps amplify any rounding
+    asked = planned(x, **{"optimiser.iterations": 200, "optimiser.learning_rate": 5e-5})
+    for changes in (PLAIN, {}):
+        histories.append(fit(asked, x, execution=on_gpu(**changes)).history.rows)
     assert len(histories[0]) == 200
     for name, tolerance in (("invariance", 0.06), ("prior", 0.03), ("mutual_information", 0.06)):
         plain, fast = (np.array([row[name] for row in rows]) for rows in histories)
@@ -100,11 +106,8 @@ def test_losses_of_200_iterations_overlay():
 
 def test_captured_iterations_equal_those_run_one_operation_at_a_time():
     x = blobs(256)
-    rows = []
-    for acceleration in ("off", "auto"):
-        asked = settings(iterations=12, acceleration=acceleration, learning_rate=5e-5)
-        _, history, _ = fit(x, get_method("gedi"), asked, n_clusters=2, seed=0, device="cuda")
-        rows.append(history.rows)
+    asked = planned(x, **{"optimiser.iterations": 12, "optimiser.learning_rate": 5e-5})
+    rows = [fit(asked, x, execution=on_gpu(compile=compiled)).history.rows for compiled in (False, True)]
     for eager, captured in zip(*rows, strict=True):
         for name in ("invariance", "prior", "generative"):
             assert captured[name] == pytest.approx(eager[name], rel=0.02, abs=0.02), name
@@ -112,7 +115,7 @@ def test_captured_iterations_equal_those_run_one_operation_at_a_time():
 
 def test_a_resumed_run_goes_on_where_it_was():
     x = blobs(256)
-    whole = prepare(x, get_method("gedi"), settings(iterations=12), n_clusters=2, seed=0, device="cuda")
+    whole = prepare(planned(x, **{"optimiser.iterations": 12}), x, execution=on_gpu())
     state = whole.new_state()
     for _ in range(8):
         whole.step(state)
@@ -126,7 +129,7 @@ def test_a_resumed_run_goes_on_where_it_was():
 
 
 def test_an_iteration_on_cifar_sized_batches_stays_within_8_gib():
-    ready = prepared(bench_settings(256, 128, 20, 32), "cuda")
+    ready = prepared(bench_plan(256, 128, 20, 32), "cuda")
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     state = ready.new_state()
@@ -140,9 +143,11 @@ def test_too_little_memory_names_a_batch_that_fits():
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(1.5 * 2**30 / total)
     try:
-        with pytest.raises(UsageError, match=r"batch_size=\d+ and negatives=\d+ would fit"):
-            fit(blobs(4096), get_method("gedi"), settings(width=128, batch_size=4096, negatives=4096, iterations=4),
-                n_clusters=2, device="cuda")  # fmt: skip
+        x = blobs(4096)
+        large = {"encoder.width": 128, "optimiser.batch_size": 4096, "sampler.samples": 4096}
+        asked = planned(x, **large, **{"optimiser.iterations": 4})
+        with pytest.raises(UsageError, match=r"optimiser.batch_size=\d+ and sampler.samples=\d+ would fit"):
+            fit(asked, x, execution=on_gpu())
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()
@@ -151,8 +156,15 @@ def test_too_little_memory_names_a_batch_that_fits():
 def test_fit_finds_the_two_kinds_and_generates_pictures():
     x = blobs(512)
     kinds = x.reshape(-1, *SHAPE)[:, :16].mean((1, 2, 3)) > x.reshape(-1, *SHAPE)[:, 16:].mean((1, 2, 3))
-    options = {"width": 32, "batch_size": 64, "negatives": 64, "steps": 5, "warmup": 50, "buffer": 500}
-    model = GEDI(2, image_shape=SHAPE, max_iter=400, random_state=0, device="cuda", options=options).fit(x)
+    model = GEDI(
+        2,
+        image_shape=SHAPE,
+        views="photos",
+        max_iter=400,
+        random_state=0,
+        device="cuda",
+        config=SMALL | {"optimiser.warmup": 50},
+    ).fit(x)
     agreement = np.mean(model.labels_ == kinds)
     assert max(agreement, 1 - agreement) > 0.95
     made, _ = model.sample(8, steps=20, random_state=0)

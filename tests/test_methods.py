@@ -4,8 +4,8 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from gedikit import GEDI
 from gedikit.data.toy import circles, moons
-from gedikit.errors import UsageError
 from gedikit.densities import densities
+from gedikit.errors import UsageError
 from gedikit.methods import GRAPHS, Method, compose, methods, register_method
 from gedikit.objectives import objectives
 from gedikit.objectives.base import Stage
@@ -95,7 +95,7 @@ def test_a_method_of_ones_own_is_registered_once():
 
 
 @pytest.mark.parametrize("objective", ["bound", *STANDALONE])
-@pytest.mark.parametrize("density", densities)
+@pytest.mark.parametrize("density", list(densities))
 def test_any_objective_trains_with_any_density(objective, density):
     """Both losses move: neither side of a pair is left out."""
     name = f"{objective}+{density}"

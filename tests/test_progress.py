@@ -2,12 +2,25 @@
 
 import io
 import time
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from gedikit.callbacks import FitView
+from gedikit.config import Optimiser
+from gedikit.planning import Asked, plan
+from gedikit.profile import DataProfile
 from gedikit.progress import ProgressLine
+from gedikit.training.state import TrainState
+
+PLAN = plan(DataProfile(100, 2), Asked(2))
+
+
+class State(TrainState):
+    """How far a fit is, and nothing else."""
+
+    def __init__(self, iteration: int = 0):
+        self.iteration = iteration
 
 
 def told(seconds: float, done: int, total: int, monkeypatch, *, terminal: bool = False) -> str:
@@ -16,9 +29,11 @@ def told(seconds: float, done: int, total: int, monkeypatch, *, terminal: bool =
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with ProgressLine(Console(file=file, force_terminal=terminal, width=120)) as line:
-        line.on_start(SimpleNamespace(iteration=0, iterations=total, optima={"prior": 1.386}))
+        fit = FitView(PLAN.replaced(optimiser=Optimiser(iterations=total)), State(), {"prior": 1.386})
+        line.on_start(fit)
         now[0] += seconds
-        line.on_metrics(SimpleNamespace(iteration=done), {"iteration": done, "prior": 1.5, "gradient_norm": 3.0})
+        fit.state.iteration = done
+        line.on_metrics(fit, {"iteration": done, "prior": 1.5, "gradient_norm": 3.0})
     return file.getvalue()
 
 

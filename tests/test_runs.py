@@ -5,7 +5,6 @@ import json
 import math
 import signal
 import tomllib
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +16,8 @@ from gedikit.planning import Asked, plan
 from gedikit.profile import DataProfile
 from gedikit.runs import Run, RunConfig, RunRecorder, to_toml
 from gedikit.storage import FORMAT
+from gedikit.training.callbacks import FitView
+from gedikit.training.state import TrainState
 
 
 def made(asked: Asked | None = None, **changes) -> RunConfig:
@@ -31,6 +32,17 @@ def made(asked: Asked | None = None, **changes) -> RunConfig:
         execution=Execution(log_every=10),
     )
     return dataclasses.replace(config, **changes)
+
+
+class State(TrainState):
+    """How far a fit is, and nothing else."""
+
+    def __init__(self, iteration: int):
+        self.iteration = iteration
+
+
+def view(config: RunConfig, iteration: int) -> FitView:
+    return FitView(config.plan, State(iteration), {})
 
 
 ASKED = {
@@ -152,21 +164,24 @@ def test_a_history_is_cut_back_to_the_checkpoint(tmp_path):
 
 def test_a_measurement_that_only_an_interruption_made_is_not_kept(tmp_path):
     """A run that was stopped and resumed has the history of one that was not."""
-    run, config = Run(tmp_path), made()
+    run, config = Run(tmp_path), made(Asked(2, config={"optimiser.iterations": 45}))
     recorder = RunRecorder(run, config)
-    for iteration, interrupted in ((10, False), (13, True), (20, True), (50, True)):
-        fit = SimpleNamespace(iteration=iteration, iterations=50, interrupted=interrupted)
+    for iteration, interrupted in ((10, False), (13, True), (20, True), (45, True)):
+        fit = view(config, iteration)
+        fit.interrupted = interrupted
         recorder.on_metrics(fit, {"iteration": iteration})
-    assert [row["iteration"] for row in run.history().rows] == [10, 20, 50]
+    assert [row["iteration"] for row in run.history().rows] == [10, 20, 45]
 
 
 def test_the_first_signal_asks_and_the_second_aborts(tmp_path, capfd):
-    asked = []
+    config = made()
+    fit = view(config, 0)
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    with RunRecorder(Run(tmp_path), made()) as recorder:
-        recorder.on_start(SimpleNamespace(iteration=0, interrupt=lambda: asked.append(True)))
+    with RunRecorder(Run(tmp_path), config) as recorder:
+        recorder.on_start(fit)
+        assert not fit.interrupted
         signal.raise_signal(signal.SIGTERM)
-        assert asked == [True]
+        assert fit.interrupted
         assert "stopping after a checkpoint" in capfd.readouterr().err
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

@@ -37,7 +37,7 @@ class Optimiser(Component):
     warmup: int = setting(100, "iterations until the peak", at_least=0)
     decay_from: float = setting(0.5, "share of the training after which the rate decays", at_least=0, at_most=1)
     decay_to: float = setting(0.01, "share of the peak that it decays to", at_least=0, at_most=1)
-    average: float = setting(0.999, "share of the averaged weights that an iteration keeps", at_least=0, at_most=1)
+    average: float = setting(0.999, "decay of the averaged weights per iteration", at_least=0, at_most=1)
     weight_decay: float = setting(0.0, "L2 penalty of the weights", at_least=0)
     max_rollbacks: int = setting(
         4, "returns to an earlier state with half the rate before a diverging fit ends", at_least=0
@@ -55,8 +55,8 @@ class Execution(Component):
     compile: bool = setting(True, "compiled networks and captured iterations on a GPU")
     log_every: int = setting(25, "iterations between two measurements", above=0)
     checkpoint_every: int = setting(500, "iterations between two checkpoints", above=0)
-    threads: int = setting(
-        1, "of the CPU; more are slower for small networks, and 0 leaves torch alone", at_least=0
+    threads: int | None = setting(
+        None, "CPU threads, 0 for torch's own number; none: 1 for vectors, torch's number for images", at_least=0
     )
 
 
@@ -148,6 +148,8 @@ def _unknown_section(name: str, value: Any) -> str:
     """A setting without its section is the most common slip: say where it is."""
     if not isinstance(value, Mapping):
         where = [place for place, setting_name in all_settings() if setting_name == name]
+        if name in objectives:
+            return f"there is no section {name!r}; did you mean {OBJECTIVES}.{name}.weight?"
         if where:
             return f"there is no section {name!r}; did you mean {' or '.join(f'{w}.{name}' for w in where[:3])}?"
     everything = [*SECTIONS, EXECUTION, *(f"{place}.{n}" for place, n in all_settings())]

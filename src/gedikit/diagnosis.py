@@ -21,7 +21,7 @@ from gedikit.fitted import FittedModel
 
 HEALTHY = "healthy"
 _ADVICE = {
-    HEALTHY: "Nothing needs to change.",
+    HEALTHY: "No failure mode was detected.",
     "representation collapse": (
         "Train with the generative term (method 'gedi'), which this collapse cannot satisfy, or start "
         "from another random_state; check that the data is not constant after scaling."
@@ -130,7 +130,7 @@ def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
             )
         if n["invariance"] > 0.5 * n["prior_optimum"]:
             return "label inconsistency", (
-                f"the clusters are not told apart clearly yet: the mean confidence is {n['confidence']:.0%}, "
+                f"the clusters are not well separated yet: the mean confidence is {n['confidence']:.0%}, "
                 f"the invariance loss {n['invariance']:.3g} against 0 at best"
             )
         if n["least_used_cluster"] < 0.1:

@@ -408,5 +408,5 @@ class _CtrlC(Callback):
     def on_end(self, fit: FitView) -> None:
         if self.asked:
             text = f"interrupted at iteration {fit.iteration} of {fit.iterations}: the model is kept as it is"
-            warnings.warn(GediWarning(text), stacklevel=2)
+            warnings.warn(GediWarning(text), stacklevel=8)
         self.view = None

@@ -313,7 +313,7 @@ class FittedModel:
             plan = Plan.from_tree(meta["plan"])
             bandwidth = float(meta["bandwidth"])
             weights = _under("network.", tensors)
-        if plan.config.encoder.name == "user" and encoder is None:
+        if plan.config.encoder.needs_module and encoder is None:
             raise UsageError(
                 f"{path} was trained with an encoder of your own: give one of the same kind as encoder="
             )

@@ -17,6 +17,7 @@ from gedikit.components.component import public_fields, unknown
 from gedikit.config import EXECUTION, NONE, OBJECTIVES, REGISTRIES, Config, Optimiser, check_sections
 from gedikit.densities import densities
 from gedikit.densities.base import GENERATIVE
+from gedikit.encoders import encoders
 from gedikit.errors import DataError, UsageError
 from gedikit.methods import Method, methods
 from gedikit.modalities.image import Image, check_image_shape
@@ -119,6 +120,10 @@ class Plan:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> "Plan":
+        """What `tree` returned; a part that is not there is a KeyError."""
+        missing = [section for section in REGISTRIES if section not in tree["config"]]
+        if missing:
+            raise KeyError(missing[0])
         return cls(
             tree["method"],
             tree["n_clusters"],
@@ -173,7 +178,8 @@ class _Planner:
         image_shape = self._image_shape()
         tree = self._components(image_shape)
         if method.recipe is None:
-            decided = [self._size(image_shape), self._views(image_shape)]
+            size, chosen = self._size(image_shape), self._views(image_shape)
+            decided = [chosen, size]  # in this order: what is chosen is then sized
         else:
             self._decide("recipe", method.name, "a published recipe fixes all its settings")
             decided = [method.recipe]
@@ -226,7 +232,7 @@ class _Planner:
             return ()
         height, width, channels = check_image_shape(shape, self.data.n_features)
         if not (asked.user_encoder or "image" in (kind, recipe) or about_images or asked.views == NONE):
-            if encoder not in (None, "resnet8"):
+            if encoder is not None and not encoders.get(encoder).of_images:
                 reason = f"the encoder {encoder} was asked for; if it is for images, set data.name"
                 self._decide("data", "vector", reason)
                 return ()
@@ -311,26 +317,26 @@ class _Planner:
     def _safe_views(self, image_shape: tuple[int, ...]) -> Tree:
         """Small moves that no picture minds; flips, colours and neighbours as the data support them."""
         chosen: Tree = {"name": "augment", **_SAFE}
-        said = [f"turns up to {_SAFE['rotation']:g}°, small moves and zooms"]
+        said = [f"rotation up to {_SAFE['rotation']:g}°, small translations and zooms"]
         data = self.data
         if data.border is not None:
             chosen["fill"] = data.border
-            said.append("what lies outside has the colour of the border, which is the same in most pictures")
+            said.append("regions outside are filled with the border colour, which most images share")
         if data.mirrored is None:
-            said.append("no flips, because too little is known of the pictures")
+            said.append("no flips: too little is known of the images")
         elif data.mirrored < _MIRRORED:
             chosen["flip"] = 0.5
-            said.append("flips, because mirrored pictures are as near to the others as the pictures themselves")
+            said.append("flips: mirror images are as near to the other images as the images themselves")
         else:
-            said.append("no flips, because mirrored pictures are farther from the others")
+            said.append("no flips: mirror images are farther from the other images")
         tree: Tree = {"views": chosen}
         if image_shape[2] == 3:
             chosen |= _SAFE_COLOURS
-            said.append("crops and changes of colour")
+            said.append("crops and colour jitter")
         else:
             chosen["walks"] = True
             tree |= {"similarity": {"name": "pixels"}, OBJECTIVES: {"pseudo-labels": {"share": 0.4}}}
-            said.append("neighbours by pixels, because grey pictures that are near show the same")
+            said.append("views from neighbours: grey images with similar pixels tend to show the same thing")
         self._decide("views", AUTO, "; ".join(said))
         return tree
 
@@ -475,9 +481,7 @@ def _size_for(n_rows: int) -> str:
     return "small" if n_rows < 2000 else "medium" if n_rows < 20_000 else "large"
 
 
-_MIRRORED = (
-    0.55  # share of pictures that a mirror moves away from the others: one half where mirrors change nothing
-)
+_MIRRORED = 0.56  # flips are used where mirroring moves at most this share of the images away from the others
 
 _VECTORS: Tree = {
     "data": {"name": "vector"},

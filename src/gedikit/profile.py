@@ -61,7 +61,8 @@ def as_rows(x: NDArray[Any]) -> tuple[NDArray[Any], tuple[int, ...]]:
 def _mirrored(pictures: NDArray[np.float32]) -> float:
     """How often the mirror image of a picture is farther from the other pictures than the picture itself.
 
-    One half where mirrors change nothing. This is the upper limit by two standard errors: few pictures prove nothing.
+    One half where mirrors change nothing. The value is the upper limit by two standard errors: few pictures prove
+    nothing.
     """
     half = len(pictures) // 2
     others, these = pictures[:half], pictures[half:]
@@ -81,9 +82,9 @@ def _patterns(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _border(pictures: NDArray[np.float32]) -> float | None:
     """The colour that most border pixels of most pictures have."""
-    edge = np.concatenate(
-        [pictures[:, 0], pictures[:, -1], pictures[:, :, 0], pictures[:, :, -1]], axis=1
-    ).reshape(len(pictures), -1)
+    edge = np.concatenate([pictures[:, 0], pictures[:, -1], pictures[:, :, 0], pictures[:, :, -1]], axis=1).reshape(
+        len(pictures), -1
+    )
     middle = float(np.median(edge))
     same = np.abs(edge - middle) < 0.1
     return round(middle, 3) if float(same.mean()) > _SAME_BORDER else None

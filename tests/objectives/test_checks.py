@@ -119,7 +119,7 @@ def test_a_result_that_is_not_finite_for_finite_input_says_so():
 def test_a_covariance_without_a_root_says_so(members):
     """Rows that are all the same."""
     for z in (torch.ones(*members, 5, 4), torch.zeros(*members, 3, 4)):
-        with pytest.raises(DataError, match=r"w_mse is not finite for finite input: .* too few or too alike"):
+        with pytest.raises(DataError, match=r"w_mse is not finite for finite input: .* too few or too similar"):
             o.w_mse(z, z, shrinkage=0.0)
 
 

@@ -134,6 +134,7 @@ def test_all_files_read_are_no_news(pages):
     assert "could not be read" not in pages["photos"]
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_the_page_stays_small():
     data, found = pretended(1000, (32, 32, 3), 10)
     made, strange = shown(data, found, (32, 32, 3))
@@ -142,6 +143,7 @@ def test_the_page_stays_small():
     assert sum(len(mosaic.uri) for mosaic in [*mosaics, *(item.image for item in strange)]) < 2.5e6
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_of_many_clusters_the_largest_are_shown_and_an_empty_one_only_generates():
     data, found = pretended(100, (2, 2, 3), 30, empty=3)
     assert [item.cluster for item in shown(data, found, (2, 2, 3))[0]] == [k for k in range(25) if k != 3]
@@ -150,6 +152,7 @@ def test_of_many_clusters_the_largest_are_shown_and_an_empty_one_only_generates(
     assert empty.size == 0 and [[strip.title for strip in stack] for stack in empty.stacks] == [["Generated"]]
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("shape", "lines"), [((32, 32, 3), [3, 3]), ((96, 96, 3), [5, 4])])
 def test_the_stacks_of_a_cluster_fit_side_by_side(shape, lines):
     data, found = pretended(80, shape, 1)
@@ -161,6 +164,7 @@ def test_the_stacks_of_a_cluster_fit_side_by_side(shape, lines):
     assert tall == lines
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_many_images_are_never_copied_at_once():
     data, found = pretended(20, (32, 32, 3), 4)
     data.x = np.zeros((20_000, 3072), dtype=np.uint8)

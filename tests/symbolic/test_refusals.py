@@ -318,7 +318,7 @@ REFUSED = {
     ),
     "too many values to name": (
         lambda: best_relabelling([torch.zeros(2, 10)] * 7, Constraint.from_program(CARRY, carry_query(2))),
-        r"has 1e\+07 tuples of values, more than the 200000 that can be looked at one by one",
+        r"has 1e\+07 tuples of values, more than the 200000 that can be enumerated",
     ),
     "starts": (
         lambda: best_relabelling([torch.zeros(2, 10)] * 3, addition(), starts=0),

@@ -100,12 +100,13 @@ def set_output(quiet: bool, verbose: bool) -> None:
     set_verbosity(quiet=quiet, verbose=verbose)
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> bool:
     if wanted:
         from gedikit.version import __version__
 
         typer.echo(f"gedikit {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -333,7 +334,7 @@ def diagnose(
     run: RunPath,
     data: Annotated[
         str | None,
-        typer.Argument(help="Data to diagnose with, at best not trained on; the run's own if not given."),
+        typer.Argument(help="Rows to judge the model by, ideally not trained on; the run's own data if not given."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -445,7 +446,7 @@ def reproduce_addition(
     workers: Workers = None,
     device: Device = "auto",
     printed: Annotated[
-        bool, typer.Option("--printed", help="The paper's recipe to the letter, too.", metavar="")
+        bool, typer.Option("--printed", help="The paper's recipe as printed, too.", metavar="")
     ] = False,
 ) -> None:
     """Digits from sums: each example is three MNIST images with a + b = c. Needs MNIST (gedikit data get mnist)."""
@@ -481,7 +482,7 @@ def bench(
     side: Annotated[int, typer.Option(help="Height and width of the images.", metavar="PIXELS")] = 32,
     device: Device = "auto",
 ) -> None:
-    """Time training iterations on images, compared with the published code and this device's peak rate."""
+    """Time training iterations on images, next to the published loop and as a share of this device's peak rate."""
     from gedikit.cli import timing
 
     timing.bench(batch, width, steps, side, device)

@@ -36,7 +36,7 @@ def list_data() -> None:
 
 @data.command("get")
 def get_data(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="From [bold]gedikit data list[/].")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="From [bold]gedikit data list[/].")],
 ) -> None:
     """Download image data sets, or verify those on this machine; interrupted downloads are continued."""
     from rich.console import Console

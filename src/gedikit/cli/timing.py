@@ -4,7 +4,7 @@ import torch
 from rich.console import Console
 
 from gedikit.cli.listing import plain_table
-from gedikit.paper.timing import Timing, bench_settings, compare, matmul_rate
+from gedikit.paper.timing import Timing, bench_plan, compare, matmul_rate
 from gedikit.training.devices import resolve_device
 
 _GPU_BATCHES, _CPU_BATCHES = [64, 256], [16]
@@ -21,12 +21,12 @@ def bench(batches: list[int] | None, width: int | None, steps: int | None, side:
     width, steps = width or (128 if on_gpu else 32), steps or (20 if on_gpu else 5)
     console.print(f"ResNet-8 of width {width}, {side} × {side} × 3 pixels, {steps} SGLD steps, method gedi")
     for size in batches or (_GPU_BATCHES if on_gpu else _CPU_BATCHES):
-        settings = bench_settings(size, width, steps, side)
-        _show(console, compare(settings, str(where), repeats=20 if on_gpu else 3), steps, ceiling)
+        plan = bench_plan(size, width, steps, side)
+        _show(console, compare(plan, str(where), repeats=20 if on_gpu else 3), steps, ceiling)
 
 
 def _show(console: Console, timing: Timing, steps: int, ceiling: float) -> None:
-    table = plain_table(f"batch {timing.batch_size}", "ms an iteration", "images/s", "gedikit is faster by")
+    table = plain_table(f"batch {timing.batch_size}", "ms/iteration", "images/s", "gedikit is faster by")
     for name, seconds in timing.published.items():
         rate = timing.batch_size / seconds
         table.add_row(
@@ -37,7 +37,7 @@ def _show(console: Console, timing: Timing, steps: int, ceiling: float) -> None:
     rate, chain = timing.flop / timing.ours, timing.sampling_flop / timing.sampling
     console.print(
         f"  {rate / 1e12:.3g} TFLOP/s of the network as printed, {rate / ceiling:.0%} of the product's rate; "
-        f"sampling {1e3 * timing.sampling / steps:.3g} ms a step, {chain / 1e12:.3g} TFLOP/s, {chain / ceiling:.0%}"
+        f"sampling {1e3 * timing.sampling / steps:.3g} ms/step, {chain / 1e12:.3g} TFLOP/s, {chain / ceiling:.0%}"
     )
     memory = f", {timing.memory / 2**30:.2f} GiB of its memory" if timing.memory else ""
     console.print(f"  ready after {timing.start:.1f} s{memory}\n")

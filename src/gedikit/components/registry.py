@@ -105,20 +105,35 @@ def import_plugin(what: str) -> None:
     """Import a module by its name, or run a Python file, for the components it registers."""
     path = Path(what)
     try:
-        if path.suffix != ".py":
+        if path.suffix == ".py":
+            _run_file(path)
+        else:
             importlib.import_module(what)
-            return
-        if not path.is_file():
-            raise UsageError(f"there is no file {path} to import components from")
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"{what} could not be imported: {type(error).__name__}: {error}") from error
+
+
+def _run_file(path: Path) -> None:
+    """As `import` would, were the file's directory where Python looks for modules; modules beside it are found."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path} to import components from")
+    place, name = path.resolve(), path.stem
+    known = getattr(sys.modules.get(name), "__file__", None)
+    if name in sys.modules and (known is None or Path(known).resolve() != place):
+        raise UsageError(f"{path} has the name of the module {name!r}, which is in use: give the file another one")
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(place.parent) not in sys.path:
+        sys.path.append(str(place.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
 def _missing(what: str, module: str) -> str:

@@ -1,4 +1,4 @@
-"""The cluster energy: log p(x) is the logsumexp of the cluster logits, the unification of the paper (Eq. gedi_gen)."""
+"""The cluster energy: log p(x) is the logsumexp of the cluster logits, the paper's unification (Eq. gedi_gen)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

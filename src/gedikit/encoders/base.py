@@ -52,6 +52,8 @@ class Encoding(NamedTuple):
 class Encoder(Component):
     """A family of networks."""
 
+    of_images: ClassVar[bool] = False
+    needs_module: ClassVar[bool] = False  # one that the user gives
     standardised: ClassVar[bool] = False  # embeddings of the data start with mean 0 and deviation 1
 
     def build(self, context: EncoderContext) -> Encoding:

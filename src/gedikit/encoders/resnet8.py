@@ -51,7 +51,7 @@ class ResNet8(EncoderModule):
         return _run(x.reshape(-1, *self.image_shape), *kernels)
 
     def kernels(self) -> list[Tensor]:
-        """Weights and biases as they are convolved with: in `compute_dtype`, channels last, pooled where a mean follows."""
+        """Weights and biases as convolved with: in `compute_dtype`, channels last, pooled where a mean follows."""
         layers = [self.stem, self.shortcut, *self.inner]
         weights = [layer.weight for layer in layers]
         for i in _POOLED:
@@ -120,6 +120,7 @@ class ResNet8Encoder(Encoder):
 
     summary: ClassVar[str] = "a residual network with eight convolutions, for images"
     reference: ClassVar[str] = "Sansone & Manhaeve; Grathwohl et al., 2021"
+    of_images: ClassVar[bool] = True
     standardised: ClassVar[bool] = True
 
     def build(self, context: EncoderContext) -> Encoding:

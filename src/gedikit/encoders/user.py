@@ -60,6 +60,7 @@ class UserEncoder(Encoder):
     """The module given as `GEDI(encoder=...)`."""
 
     summary: ClassVar[str] = "a module of your own, given as GEDI(encoder=...)"
+    needs_module: ClassVar[bool] = True
     standardised: ClassVar[bool] = True
 
     def build(self, context: EncoderContext) -> Encoding:

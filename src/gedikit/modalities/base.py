@@ -37,6 +37,7 @@ class Modality(Component):
 
     chains_at_once: ClassVar[int] = 16_384  # generated together
     diagnosed_rows: ClassVar[int] = 2000
+    threads: ClassVar[int] = 1  # of the CPU while training: more are slower for small networks
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -46,9 +47,7 @@ class Modality(Component):
     def prepare(self, x: NDArray[Any], generator: torch.Generator) -> PreparedData:
         raise NotImplementedError
 
-    def nearby(
-        self, z: Float[Tensor, "n d"], bandwidth: float, generator: torch.Generator
-    ) -> Float[Tensor, "n d"]:
+    def nearby(self, z: Float[Tensor, "n d"], bandwidth: float, generator: torch.Generator) -> Float[Tensor, "n d"]:
         """A point beside each point, which should have the same label."""
         raise NotImplementedError
 

@@ -31,6 +31,7 @@ class Image(Modality):
     summary: ClassVar[str] = "images of one size"
     chains_at_once: ClassVar[int] = 512  # their activations fill the memory, not they
     diagnosed_rows: ClassVar[int] = 512
+    threads: ClassVar[int] = 0  # torch's own number
 
     @property
     def image_shape(self) -> tuple[int, ...]:

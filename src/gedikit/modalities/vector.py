@@ -21,7 +21,9 @@ class Vector(Modality):
     """Columns brought to unit size."""
 
     scaling: str = setting(
-        "auto", "each column by its own deviation (features), all by one (global), or as it is (none)", choices=MODES
+        "auto",
+        "columns divided by their own deviation (features), by a common one (global) or not (none)",
+        choices=MODES,
     )
     margin: float = setting(0.5, "of the domain around the data, in scaled units", above=0)
 
@@ -34,7 +36,5 @@ class Vector(Modality):
         box = Box.around(data, max(self.margin, 4 * bandwidth))
         return PreparedData(len(x), scaler, bandwidth, box, lambda rows: data[rows])
 
-    def nearby(
-        self, z: Float[Tensor, "n d"], bandwidth: float, generator: torch.Generator
-    ) -> Float[Tensor, "n d"]:
+    def nearby(self, z: Float[Tensor, "n d"], bandwidth: float, generator: torch.Generator) -> Float[Tensor, "n d"]:
         return z + 0.5 * bandwidth * torch.randn(z.shape, generator=generator, device=z.device)

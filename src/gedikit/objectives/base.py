@@ -25,43 +25,57 @@ class Outputs(Protocol):
     @property
     def rows(self) -> Int[Tensor, "*m b"]:
         """Row numbers of the batch in the training data."""
+
     @property
     def views(self) -> Sequence[Float[Tensor, "*m b d"]]:
         """The views x′, as many as the objectives asked for."""
+
     @property
     def z(self) -> Float[Tensor, "*m b l"]:
         """Embeddings of x."""
+
     @property
     def view_z(self) -> Float[Tensor, "*m b l"]:
         """Embeddings of the first x′."""
+
     @property
     def all_view_z(self) -> list[Float[Tensor, "*m b l"]]:
         """Embeddings of every x′."""
+
     @property
     def x_logits(self) -> Float[Tensor, "*m b c"]:
         """Cluster logits of x."""
+
     @property
     def view_logits(self) -> Float[Tensor, "*m b c"]:
         """Cluster logits of the first x′."""
+
     @property
     def log_p(self) -> Float[Tensor, "*m b c"]:
         """log p(y|x)."""
+
     @property
     def view_log_p(self) -> Float[Tensor, "*m b c"]:
         """log p(y|x′)."""
+
     @property
     def log_prior(self) -> Float[Tensor, "*m c"]:
         """log p(y), the expected shares of the clusters."""
+
     @property
     def temperature(self) -> float:
         """τ of the cluster logits."""
+
     @property
     def phases(self) -> Mapping[str, Hashable]:
         """What `phase` of every objective returned for this iteration, by its name."""
+
     def cluster_logits(self, z: Float[Tensor, "*m n l"]) -> Float[Tensor, "*m n c"]:
         """Cluster logits of embeddings."""
+
     def teacher_logits(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n c"]:
         """Cluster logits by the averaged network, without gradient."""
+
     def module(self, name: str) -> nn.Module:
         """The module that the objective of this name brought into the network."""
 
@@ -107,6 +121,7 @@ class Training(Protocol):
     @property
     def members(self) -> tuple[int, ...]:
         """() for one model, (m,) for m models trained side by side."""
+
     @property
     def device(self) -> torch.device: ...
     @property
@@ -118,10 +133,13 @@ class Training(Protocol):
     @property
     def n_hidden(self) -> int:
         """Number of features."""
+
     def average_features(self) -> Float[Tensor, "*m n h"]:
         """Features of all rows by the averaged network."""
+
     def average_logits(self) -> Float[Tensor, "*m n c"]:
         """Cluster logits of all rows by the averaged network."""
+
     def exchange_clusters(self, order: Int64[Tensor, " c"], event: str) -> None:
         """Let cluster i become what cluster order[i] was; `event` tells people why."""
 

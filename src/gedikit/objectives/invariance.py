@@ -1,7 +1,7 @@
 """L_INV of Proposition 1: the same label for x and x′, with certainty.
 
-Log-posteriors log p(y|x) are normalised (log-softmax of the logits). The paper maximises a bound; here every loss is
-minimised, so this is −L_INV/n.
+Log-posteriors log p(y|x) are normalised (log-softmax of the logits). The paper maximises a bound; here every loss
+is minimised, so this is −L_INV/n.
 """
 
 from dataclasses import dataclass

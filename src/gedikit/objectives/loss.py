@@ -93,8 +93,8 @@ def _why_not_finite(name: str, given: list[Tensor]) -> str:
     bad = sum(int((~torch.isfinite(t)).sum()) for t in given)
     total = sum(t.numel() for t in given)
     if bad:
-        return f"{name} was given {bad} values of {total} that are not finite: look at what the network puts out"
-    return f"{name} is not finite for finite input: its values are too large, or its rows too few or too alike"
+        return f"{name} was given {bad} values of {total} that are not finite: check the outputs of the network"
+    return f"{name} is not finite for finite input: its values are too large, or its rows too few or too similar"
 
 
 def _full(value: Any) -> Any:

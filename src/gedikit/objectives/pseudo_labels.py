@@ -53,11 +53,14 @@ class PseudoLabels(Objective):
     weight: float = setting(25.0, "weight in the sum that is minimised", at_least=0)
     symmetric: bool = setting(False, "of x′ as well as of x")
     share: float = setting(
-        0.0, "share of each stage that looks for clusters during which it is minimised", at_least=0, at_most=1
+        0.0,
+        "share of the training in which it is minimised, of stages with invariance and prior",
+        at_least=0,
+        at_most=1,
     )
     _targets: Float[Tensor, "n c"] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
-    summary: ClassVar[str] = "start from spectral clusters of neighbours"
+    summary: ClassVar[str] = "cross-entropy to spectral clusters of the neighbour graph, at the beginning"
     reference: ClassVar[str] = PAPER + "; cf. SCAN (Van Gansbeke et al., 2020)"
     standalone: ClassVar[bool] = False
     title: ClassVar[str] = "Pseudo-label loss"

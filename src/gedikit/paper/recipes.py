@@ -139,7 +139,7 @@ def _add(name: str, suffix: str, recipe: Tree, about: str) -> None:
         replace(
             method,
             name=name + suffix,
-            summary=f"the paper's recipe for {about} to the letter; with a density expect it to diverge",
+            summary=f"the paper's recipe for {about} as printed; fits with a density usually diverge",
             reference=f"{PAPER}, appendices on synthetic and real data",
             recipe=used,
         )

@@ -77,7 +77,7 @@ def _label_offset(values: NDArray[np.float64], optimum: float) -> int:
 
 def _scatter(ax: Axes, points: NDArray[Any], clusters: NDArray[np.int64]) -> None:
     size = float(np.clip(6000 / max(len(points), 1), 4, 26))
-    colors = [cluster_color(k) for k in clusters]
+    colors = [cluster_color(int(k)) for k in clusters]
     ax.scatter(points[:, 0], points[:, 1], s=size, c=colors, alpha=0.8, linewidths=0, zorder=3)
     used = np.unique(clusters)
     if len(used) > _MAX_NAMED:
@@ -111,7 +111,7 @@ def projection(points: NDArray[Any], clusters: NDArray[np.int64], names: Sequenc
             [points[clusters == k, 0] for k in used],
             bins=40,
             stacked=True,
-            color=[cluster_color(k) for k in used],
+            color=[cluster_color(int(k)) for k in used],
             label=[f"cluster {k}" for k in used],
         )
         ax.set_ylabel("rows")

@@ -107,7 +107,7 @@ def table_pictures(data: ReportData, found: Findings) -> list[Picture]:
             Picture(
                 "How typical the rows are",
                 png_uri(plots.density_histogram(found.log_density, density_name(data))),
-                "Further left is stranger.",
+                "Further left is less typical.",
             )
         )
     return pictures

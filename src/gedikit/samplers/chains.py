@@ -34,7 +34,7 @@ class ChainSampler(Sampler):
         choices=INITIALISATIONS,
     )
     restart: float = setting(0.0, "share of the chains that begin anew in an iteration", at_least=0, at_most=1)
-    storage: str = setting("float32", "what the chains wait in between iterations", choices=tuple(DTYPES))
+    storage: str = setting("float32", "data type of stored chains", choices=tuple(DTYPES))
 
     def step(
         self, log_density: LogDensity, x: Float[Tensor, "*m n d"], *, generator: Randomness, box: Box

@@ -110,9 +110,7 @@ class StackedProposals:
     def start(self) -> Memory:
         return {"step": torch.stack([m.start()["step"] for m in self.members])}
 
-    def draw(
-        self, log_density: LogDensity, memory: Memory, generator: Randomness
-    ) -> tuple[Samples, Memory]:
+    def draw(self, log_density: LogDensity, memory: Memory, generator: Randomness) -> tuple[Samples, Memory]:
         assert not isinstance(generator, torch.Generator)
         drawn = [m.draw(log_density, memory, g)[0] for m, g in zip(self.members, generator, strict=True)]
         log_q = torch.stack([cast(Tensor, s.log_q) for s in drawn])

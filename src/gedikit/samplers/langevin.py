@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-
 LogDensity = Callable[[Tensor], Tensor]
 
 

@@ -101,7 +101,7 @@ class Constraint:
 
     @property
     def few_tuples(self) -> bool:
-        """Whether all of them can be looked at one by one."""
+        """Whether all of them can be enumerated."""
         return self.n_tuples <= MAX_DENSE
 
     def log_probability(self, log_p: Posteriors) -> Float[Tensor, "*b"]:
@@ -150,7 +150,7 @@ class Constraint:
         if not self.few_tuples:
             raise UsageError(
                 f"{self.name} has {self.n_tuples:.3g} tuples of values, more than the {MAX_DENSE} that can be"
-                " looked at one by one: state a part of it that has fewer variables"
+                " enumerated: state a part of it that has fewer variables"
             )
         every = torch.cartesian_prod(*(torch.arange(v.size) for v in self.variables)).reshape(self.n_tuples, -1)
         known = [one_hot(every[:, i], v.size).double().log() for i, v in enumerate(self.variables)]

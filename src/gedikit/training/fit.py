@@ -80,7 +80,7 @@ def fit(
     history = history or History()
     monitor = HealthMonitor(x.shape[1], plan.config.optimiser.max_rollbacks)
     view = FitView(plan, state, ready.optima)
-    with threads(ready.execution.threads if ready.device.type == "cpu" else 0), tuned_convolutions():
+    with threads(ready.threads), tuned_convolutions():
         enough = True
         try:
             train(view, ready.step, monitor, Callbacks(callbacks), history)
@@ -111,6 +111,14 @@ class Setup:
     @property
     def device(self) -> torch.device:
         return self.network.centers.device
+
+    @property
+    def threads(self) -> int:
+        """Of the CPU while training; 0 leaves torch's own number."""
+        if self.device.type != "cpu":
+            return 0
+        asked = self.execution.threads
+        return self.plan.config.data.threads if asked is None else asked
 
     def weighted(self, plan: Plan) -> "Setup":
         """The same fit with other weights of the losses."""

@@ -54,7 +54,7 @@ def fit_many(
     check_alike(tasks)
     ready = _prepared(tasks, execution or Execution())
     members = _Members(ready, Callbacks(callbacks))
-    with threads(ready[0].execution.threads if ready[0].device.type == "cpu" else 0):
+    with threads(ready[0].threads):
         members.train()
     return [members.outcome(i) for i in range(len(tasks))]
 

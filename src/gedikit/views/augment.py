@@ -1,4 +1,4 @@
-"""Views of images: shuffled epochs of augmented pictures, or of the pictures that a walk along neighbours leads to."""
+"""Views of images: augmented in shuffled epochs, of the image itself or of one that a neighbour walk leads to."""
 
 from dataclasses import dataclass
 from typing import ClassVar

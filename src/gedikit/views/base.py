@@ -79,9 +79,7 @@ class ViewMaker(Component):
 class RowViews(ViewMaker):
     """Views of vectors. Subclasses define `change`, which makes x′ of x."""
 
-    def change(
-        self, x: Float[Tensor, "*m b d"], sigma: float, generator: Randomness
-    ) -> Float[Tensor, "*m b d"]:
+    def change(self, x: Float[Tensor, "*m b d"], sigma: float, generator: Randomness) -> Float[Tensor, "*m b d"]:
         """x′ of x; `sigma` is what the method of this name gave for the data."""
         raise NotImplementedError
 
@@ -140,9 +138,7 @@ class ChangedRows(InMemory):
         return x, self.change(x, self.sigma, generator)
 
 
-def on_device(
-    examples: Int64[np.ndarray, "m v"] | None, device: torch.device
-) -> Int64[Tensor, "m v"] | None:
+def on_device(examples: Int64[np.ndarray, "m v"] | None, device: torch.device) -> Int64[Tensor, "m v"] | None:
     return None if examples is None else torch.from_numpy(examples).to(device)
 
 

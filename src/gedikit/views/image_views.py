@@ -10,10 +10,10 @@ from jaxtyping import Float, Int64, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gedikit.randomness import Randomness, keys
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.base import Batch
 from gedikit.views.geometry import NeighbourWalk, walk_level
-from gedikit.randomness import Randomness, keys
 
 _SHARE_OF_MEMORY = 0.3
 

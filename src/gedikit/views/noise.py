@@ -24,9 +24,7 @@ class Noise(RowViews):
     summary: ClassVar[str] = "Gaussian noise, for vectors"
     reference: ClassVar[str] = "Sansone & Manhaeve, appendix on synthetic data"
 
-    def change(
-        self, x: Float[Tensor, "*m b d"], sigma: float, generator: Randomness
-    ) -> Float[Tensor, "*m b d"]:
+    def change(self, x: Float[Tensor, "*m b d"], sigma: float, generator: Randomness) -> Float[Tensor, "*m b d"]:
         return x + sigma * noise_like(x, generator)
 
     def sigma(self, bandwidth: float) -> float:

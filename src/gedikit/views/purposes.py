@@ -12,7 +12,7 @@ from gedikit.components import Tree
 _COLOURS = {"jitter": 0.8, "brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1, "grey": 0.2}
 # neighbours by pixels are alike: x′ is made of one, and their clusters are the first targets
 _ALIKE = {
-    "similarity": {"name": "pixels", "copies": 32},
+    "similarity": {"name": "pixels"},
     "objectives": {"pseudo-labels": {"share": 0.4}},
 }
 
@@ -60,7 +60,7 @@ PURPOSES: Mapping[str, Purpose] = MappingProxyType(
                     "walks": True,
                     **_COLOURS,
                 },
-                "similarity": {"name": "outlines", "copies": 32},
+                "similarity": {"name": "outlines"},
                 "objectives": {"pseudo-labels": {"share": 0.5}},
                 "optimiser": {"learning_rate": 1e-3},
             },

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gedikit import GEDI
-from gedikit.symbolic import Constraint
 from sklearn.datasets import make_moons
 from torch import nn
+
+from gedikit import GEDI
+from gedikit.symbolic import Constraint
 
 HERE = Path(__file__).parent
 SMALL = {"hidden": (8,), "features": 4, "frequencies": 4, "batch_size": 20, "negatives": 20, "log_every": 5}
