@@ -64,7 +64,10 @@ def test_objectives_are_joined_with_the_settings_and_labels_of_the_first():
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("gdei", r"there is no method 'gdei'; did you mean 'gedi'\?; or join objectives and a density as 'swav"),
+        (
+            "gdei",
+            r"there is no method 'gdei'; did you mean 'gedi'\? Objectives and a density can be joined, as in .swav",
+        ),
         ("swav+energy", r"'swav\+energy': there is no objective or density 'energy'"),
         ("swavv+flow", r"'swavv\+flow': there is no objective or density 'swavv'; did you mean 'swav'"),
         ("flow+cluster-energy", "must name each objective once and at most one density"),

@@ -93,9 +93,9 @@ class Methods:
             return self._known[name]
         if "+" in name or name in objectives or name in densities:
             return compose(*name.split("+"))
-        raise UsageError(
-            f"{unknown('method', name, self)}; or join objectives and a density as 'swav+cluster-energy'"
-        )
+        text = unknown("method", name, self)
+        end = "" if text.endswith("?") else "."
+        raise UsageError(f"{text}{end} Objectives and a density can be joined, as in 'swav+cluster-energy'")
 
     def named(self, name: str) -> Method:
         """A method of this package, without looking for others."""

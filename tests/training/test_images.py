@@ -13,6 +13,7 @@ from gedikit.modalities.image import as_bytes
 from gedikit.training import fit
 from gedikit.training.fit import fingerprint
 from gedikit.training.rows import of_all_rows
+from gedikit.views.base import Views
 
 
 @pytest.mark.parametrize(("method", "iterations"), [("gedi-no-gen", 100), ("gedi", 100)])
@@ -205,7 +206,7 @@ def test_blocks_of_rows_are_let_go_of_one_by_one():
     """A pass over all pictures holds one block of them as floats, not all."""
     alive, most = [], 0
 
-    class Views:
+    class Blocks(Views):
         n_rows = 4096 * 3 + 5
 
         def points(self, start, stop):
@@ -218,7 +219,7 @@ def test_blocks_of_rows_are_let_go_of_one_by_one():
         alive.clear()
         return 2 * block
 
-    out = of_all_rows(function, Views())
+    out = of_all_rows(function, Blocks())
     assert most == 1
     assert torch.equal(out[:, 0], 2 * torch.arange(4096 * 3 + 5.0))
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from gedikit.errors import UsageError
 
 T = TypeVar("T")
+_LISTED = 30  # names, where none is near
 
 
 def setting(
@@ -48,7 +49,7 @@ class Component:
 
     def __post_init__(self) -> None:
         for field in public_fields(self):
-            _check(f"{self.name}.{field.name}" if self.name else field.name, getattr(self, field.name), field)
+            _check(f"{label(type(self))}.{field.name}", getattr(self, field.name), field)
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other settings, whose values may be text as typed on a command line."""
@@ -86,15 +87,21 @@ def coerced(cls: type[Component], changes: Mapping[str, Any]) -> dict[str, Any]:
     names = [field.name for field in public_fields(cls)]
     for name in changes:
         if name not in names:
-            raise UsageError(unknown(f"setting of {cls.name or cls.__name__}", name, names))
-    return {name: _coerce(f"{cls.name}.{name}", value, hints[name]) for name, value in changes.items()}
+            raise UsageError(unknown(f"setting of {label(cls)}", name, names))
+    return {name: _coerce(f"{label(cls)}.{name}", value, hints[name]) for name, value in changes.items()}
+
+
+def label(cls: type[Component]) -> str:
+    """What a component, or a table of settings, is called in sentences."""
+    return cls.name or cls.__name__.lower()
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The sentence for a name that is not known, with those that it may have been meant to be."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are: {', '.join(known) or 'none'}"
+    some = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are: {some or 'none'}"
     return f"there is no {kind} {name!r}; {hint}"
 
 

@@ -32,7 +32,7 @@ PURPOSES: Mapping[str, Purpose] = MappingProxyType(
             {"views": {"name": "augment", "crop_area": (0.2, 1.0), "flip": 0.5, "noise": 0.03, **_COLOURS}},
         ),
         "drawings": Purpose(
-            "drawings, scans and handwriting on a plain ground",
+            "drawings, scans and handwriting on a plain background",
             {
                 "views": {
                     "name": "augment",
@@ -66,7 +66,7 @@ PURPOSES: Mapping[str, Purpose] = MappingProxyType(
             },
         ),
         "things": Purpose(
-            "single things on a plain ground",
+            "single things on a plain background",
             {
                 "views": {
                     "name": "augment",

@@ -72,7 +72,8 @@ def models() -> dict[str, tuple[GEDI, np.ndarray]]:
     ones = np.flatnonzero(y)[:8]
     zeros = np.flatnonzero(1 - y)[:8]
     examples = np.stack([zeros, ones, np.roll(ones, 1)], 1)
-    rules = GEDI(2, method="gedi-symbols", max_iter=10, random_state=0, device="cpu", options={**SMALL, "bank": 200})
+    few = {**SMALL, "bank": 200}
+    rules = GEDI(2, method="gedi-symbols", max_iter=10, random_state=0, device="cpu", options=few)
     made["gedi-symbols"] = (rules.fit_examples(x, SUM, examples), x)
     grey, colour = pictures(12), pictures(8, 3)
     image = GEDI(2, max_iter=3, random_state=0, device="cpu", options=PICTURE)
