@@ -24,6 +24,7 @@ PLAIN = (
 FREE = {
     "gedikit.estimator.GEDI.__init__",  # of scikit-learn's estimators: anything goes in, `fit` complains
     # these take or return more than they say
+    "gedikit.data.idx._open",
     "gedikit.evaluation.outliers._scores",
     "gedikit.evaluation.outliers.ood_figures",
     "gedikit.symbolic.constraint.Constraint.__init__",

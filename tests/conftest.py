@@ -1,13 +1,16 @@
 """Shared fixtures: one small fitted model, and single-threaded torch (small tensors spin on two threads).
 
-Types and shapes are checked while the tests run, unless GEDIKIT_CHECK_TYPES=0.
+Types and shapes are checked while the tests run, unless GEDIKIT_CHECK_TYPES=0, and not on a GPU: torch.compile would
+compile around the checks.
 """
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-if os.environ.get("GEDIKIT_CHECK_TYPES", "0") != "0":
+import torch
+
+if os.environ.get("GEDIKIT_CHECK_TYPES", "0" if torch.cuda.is_available() else "1") != "0":
     import checked_types
 
     checked_types.install()
@@ -17,7 +20,6 @@ from collections.abc import Iterator
 import jaxtyping
 import numpy as np
 import pytest
-import torch
 
 from gedikit import GEDI
 from gedikit.data.toy import moons

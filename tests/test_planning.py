@@ -315,7 +315,7 @@ def test_pictures_may_be_asked_for_as_vectors():
         ({"objectives.prior": 3}, r"objectives\.prior has settings, such as objectives\.prior\.weight"),
         ({"objectives.prior.wieght": 3}, r"there is no setting of prior 'wieght'; did you mean 'weight'\?"),
         ({"sampler.sampels": 3}, r"there is no setting of importance 'sampels'; did you mean 'samples'\?"),
-        ({"optimiser.iteration": 3}, r"there is no setting of Optimiser 'iteration'; did you mean 'iterations'\?"),
+        ({"optimiser.iteration": 3}, r"there is no setting of optimiser 'iteration'; did you mean 'iterations'\?"),
         ({"optimiser.iterations": "many"}, r"iterations must be a whole number, not 'many'"),
         ({"objectives.prior.weight": -1}, r"prior\.weight must not be negative, not -1"),
     ],

@@ -277,5 +277,5 @@ def test_what_a_class_keeps_for_itself_is_no_setting():
         about: ClassVar[str] = "nothing"
 
     assert [s.name for s in settings_of(Own)] == ["shown"]
-    with pytest.raises(UsageError, match=r"there is no setting of Own '_kept'"):
+    with pytest.raises(UsageError, match=r"there is no setting of own '_kept'"):
         Own.of({"_kept": 1})

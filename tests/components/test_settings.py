@@ -111,8 +111,8 @@ def test_what_cannot_be_meant_is_refused_by_name(name, value, said):
         ("salt", math.nan, r"salt must lie between 0 and 5, not nan"),
         ("limit", 0.5, r"limit must be at least 1, not 0.5"),
         ("tip", 2, r"tip must be at most 1, not 2"),
-        ("dish", "sup", r"there is no dish 'sup'; did you mean 'soup'\?"),
-        ("dish", "xyz", r"there is no dish 'xyz'; there are: soup, salad"),
+        ("dish", "sup", r"there is no meal.dish 'sup'; did you mean 'soup'\?"),
+        ("dish", "xyz", r"there is no meal.dish 'xyz'; there are: soup, salad"),
     ],
 )
 def test_limits_hold_however_a_component_is_made(name, value, said):
@@ -132,9 +132,9 @@ def test_values_at_their_limits_are_allowed():
 
 
 def test_a_typo_is_told_the_nearest_setting():
-    with pytest.raises(UsageError, match=r"^there is no setting of Meal 'plate'; did you mean 'plates'\?$"):
+    with pytest.raises(UsageError, match=r"^there is no setting of meal 'plate'; did you mean 'plates'\?$"):
         Meal.of({"plate": 3})
-    with pytest.raises(UsageError, match=r"^there is no setting of Meal 'colour'; there are: plates, salt, warm"):
+    with pytest.raises(UsageError, match=r"^there is no setting of meal 'colour'; there are: plates, salt, warm"):
         Meal().replace(colour="red")
 
 
