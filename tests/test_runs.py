@@ -8,7 +8,6 @@ import tomllib
 
 import pytest
 
-from gedikit.components import as_tree
 from gedikit.config import Execution
 from gedikit.data.toy import moons
 from gedikit.errors import StorageError, UsageError
@@ -77,7 +76,7 @@ def test_the_file_has_a_section_for_each_part_of_the_plan(tmp_path):
     assert table["format"] == FORMAT
     assert table["plan"]["profile"] == {"n_rows": 100, "n_features": 2, "image_shape": []}
     assert {section: table[section] for section in config.plan.config.tree()} == config.plan.config.tree()
-    assert table["execution"] == as_tree(config.execution)
+    assert Execution.of(table["execution"]) == config.execution
     assert [stage["terms"] for stage in table["stages"]] == [["generative", "invariance", "prior"]]
     assert all(set(decision) == {"what", "choice", "reason"} for decision in table["decisions"])
 
