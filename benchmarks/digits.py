@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 
 from gedikit import GEDI
-from gedikit.evaluation import clustering_figures
+from gedikit.evaluation import clustering_metrics
 
 
 def one(seed: int) -> dict[str, object]:
@@ -27,9 +27,9 @@ def one(seed: int) -> dict[str, object]:
     seconds = time.perf_counter() - began
     k_means = KMeans(10, n_init=10, random_state=seed).fit_predict(x)
     split = "all 1797 images"
-    figures = {f.name: f.value for f in clustering_figures(y, model.labels_, split, labels_by="posterior")}
+    figures = {f.name: f.value for f in clustering_metrics(y, model.labels_, split, labels_by="posterior")}
     reference = {
-        f"k_means_{f.name}": f.value for f in clustering_figures(y, k_means, split, labels_by="nearest centre")
+        f"k_means_{f.name}": f.value for f in clustering_metrics(y, k_means, split, labels_by="nearest centre")
     }
     return {"seed": seed, **figures, **reference, "verdict": model.diagnose().verdict, "seconds": seconds}
 

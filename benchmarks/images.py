@@ -20,7 +20,7 @@ from gedikit.data import sources
 from gedikit.data.official import data_root, is_there
 from gedikit.fitted import FittedModel
 from gedikit.paper.recipes import working
-from gedikit.paper.reproduce.page import Table
+from gedikit.paper.reproduce.page import ResultTable
 from gedikit.paper.reproduce.paper import IMAGES
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig
@@ -111,13 +111,13 @@ def record(run: Run, out: Path, fid: int, seconds: float, commit: str) -> None:
     outside = [*OUTSIDE[config.source], *measured.SYNTHETIC]
     there = [name for name in outside if name in measured.SYNTHETIC or is_there(name, data_root())]
     began = time.monotonic()
-    figures = measured.headline_figures(fitted, test)
-    figures += measured.probe_figures(fitted, train, test, seed=0)
+    figures = measured.headline_metrics(fitted, test)
+    figures += measured.probe_metrics(fitted, train, test, seed=0)
     others = {name: measured.outside_rows(name, test, seed=0) for name in there}
-    figures += measured.outlier_figures(fitted, test, others)
+    figures += measured.outlier_metrics(fitted, test, others)
     images, _ = fitted.sample(max(fid, 100), steps=500, start="noise", seed=0)
     if fid:
-        figures += measured.fid_figures(fitted, train, fid, 500, 0, images[:fid])
+        figures += measured.fid_metrics(fitted, train, fid, 500, 0, images[:fid])
     out.mkdir(parents=True, exist_ok=True)
     first = images[:100]
     (out / "samples.png").write_bytes(samples_png(first, fitted.labels(first), train.image_shape))
@@ -139,7 +139,7 @@ def record(run: Run, out: Path, fid: int, seconds: float, commit: str) -> None:
         print(f"{figure.name:45} {figure.value:.4f}")
 
 
-def table(out: Path) -> Table:
+def table(out: Path) -> ResultTable:
     """All that is recorded, a column for each data set and seed, the paper's GEDI in brackets."""
     columns = []
     for path in sorted(out.glob("*/figures.json")):
@@ -157,7 +157,7 @@ def table(out: Path) -> Table:
             cells[title] = f"{shown} ({paper})" if paper else shown
         columns.append(cells)
     head, *rows = [[title, *(cells[title] for cells in columns)] for title in columns[0]]
-    return Table(head, rows)
+    return ResultTable(head, rows)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ FREE = {
     # these take or return more than they say
     "gedikit.data.idx._open",
     "gedikit.evaluation.outliers._scores",
-    "gedikit.evaluation.outliers.ood_figures",
+    "gedikit.evaluation.outliers.ood_metrics",
     "gedikit.symbolic.constraint.Constraint.__init__",
     "gedikit.symbolic.constraint._called",
     "gedikit.symbolic.constraint._parameters",

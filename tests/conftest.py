@@ -1,7 +1,7 @@
 """Shared fixtures: one small fitted model, and single-threaded torch (small tensors spin on two threads).
 
-Types and shapes are checked while the tests run, unless GEDIKIT_CHECK_TYPES=0, and not on a GPU: torch.compile
-would compile around the checks.
+Types and shapes are checked while the tests run, unless GEDIKIT_CHECK_TYPES=0, and not on a GPU, where
+torch.compile would compile around the checks.
 """
 
 import os

@@ -93,7 +93,7 @@ def test_a_mean_over_batches_is_labelled_as_one(figures):
     protocol = figures["nmi_batch_mean"]["protocol"]
     assert 0 < figures["nmi_batch_mean"]["value"] <= 1
     assert protocol["computed_on"] == "1 batches of 100 rows, shuffled" and protocol["n"] == 100
-    assert "only figures averaged over batches of this size" in protocol["comparable_with"]
+    assert "only values averaged over batches of this size" in protocol["comparable_with"]
 
 
 def test_probes_are_trained_on_the_training_split_and_tested_on_the_test_split(figures):

@@ -10,7 +10,7 @@ from gedikit.evaluation import (
     batch_mean_nmi,
     best_kde,
     clustering_accuracy,
-    clustering_figures,
+    clustering_metrics,
     energy_distance,
     grid_log_normaliser,
 )
@@ -25,17 +25,17 @@ def test_accuracy_finds_the_best_naming():
 
 def test_figures_carry_value_and_protocol():
     y = np.repeat([0, 1], 50)
-    figures = {f.name: f for f in clustering_figures(y, 1 - y, "test", labels_by="hand")}
+    figures = {f.name: f for f in clustering_metrics(y, 1 - y, "test", labels_by="hand")}
     assert [figures[k].value for k in ("nmi", "ami", "ari", "acc")] == pytest.approx([1, 1, 1, 1])
     assert figures["nmi"].protocol["n"] == 100
     assert figures["nmi"].protocol["split"] == "test"
     with pytest.raises(DataError, match="100 labels do not fit 3 rows"):
-        clustering_figures(y, y[:3], "test", labels_by="hand")
+        clustering_metrics(y, y[:3], "test", labels_by="hand")
 
 
 def test_single_cluster_has_no_information():
     figures = {
-        f.name: f.value for f in clustering_figures(np.arange(6) % 2, np.zeros(6, int), "all", labels_by="hand")
+        f.name: f.value for f in clustering_metrics(np.arange(6) % 2, np.zeros(6, int), "all", labels_by="hand")
     }
     assert figures["nmi"] == 0.0
 
@@ -45,18 +45,18 @@ def test_batch_mean_nmi_is_high_by_chance_and_says_so():
     labels, clusters = rng.integers(100, size=(2, 10_050))
     figure = batch_mean_nmi(labels, clusters, 100, "test", 0)
     assert figure.value == pytest.approx(0.86, abs=0.01)
-    [full] = (f.value for f in clustering_figures(labels, clusters, "test", labels_by="hand") if f.name == "nmi")
+    [full] = (f.value for f in clustering_metrics(labels, clusters, "test", labels_by="hand") if f.name == "nmi")
     assert full < 0.15
     assert figure.name == "nmi_batch_mean"
     assert figure.protocol["computed_on"] == "100 batches of 100 rows, shuffled"
     assert (figure.protocol["n"], figure.protocol["split"]) == (10_000, "test")
-    assert "only figures averaged over batches of this size" in figure.protocol["comparable_with"]
+    assert "only values averaged over batches of this size" in figure.protocol["comparable_with"]
 
 
 def test_batch_mean_nmi_over_one_batch_is_the_nmi_and_shuffles_sorted_labels():
     labels = np.repeat([0, 1, 2, 3], 100)
     clusters = np.where(labels < 2, 0, 1)
-    figures = {f.name: f.value for f in clustering_figures(labels, clusters, "test", labels_by="hand")}
+    figures = {f.name: f.value for f in clustering_metrics(labels, clusters, "test", labels_by="hand")}
     assert batch_mean_nmi(labels, clusters, 400, "test", 3).value == pytest.approx(figures["nmi"])
     # in order, half of the batches would hold a single class and count as perfect
     assert batch_mean_nmi(labels, clusters, 50, "test", 3).value == pytest.approx(figures["nmi"], abs=0.02)

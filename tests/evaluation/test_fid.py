@@ -11,7 +11,7 @@ from gedikit.evaluation import (
     Inception,
     Statistics,
     fid_between_splits,
-    fid_figure,
+    fid_metric,
     fid_of_statistics,
     frechet_distance,
     image_statistics,
@@ -117,7 +117,7 @@ def test_figure_on_the_device_is_that_of_the_cpu(network_file, extractor):
     reference = image_statistics(train, extractor, images="toy train")
     on_device = Inception(network_file, "cuda")
     assert on_device.features(samples).is_cuda
-    figures = [fid_figure(samples, reference, e, samples_by="noise") for e in (extractor, on_device)]
+    figures = [fid_metric(samples, reference, e, samples_by="noise") for e in (extractor, on_device)]
     assert figures[0].value == pytest.approx(figures[1].value, rel=1e-4)
 
 
@@ -168,7 +168,7 @@ def test_cache_answers_for_the_same_content_and_network_only(extractor, tmp_path
 def test_figure_carries_its_conditions(extractor):
     samples, train = noise_images(9, (6, 6, 3), 0), noise_images(5, (6, 6, 3), 1)
     reference = image_statistics(train, extractor, images="toy train")
-    figure = fid_figure(samples, reference, extractor, samples_by="uniform noise", batch_size=4)
+    figure = fid_metric(samples, reference, extractor, samples_by="uniform noise", batch_size=4)
     expected = frechet_distance(image_statistics(samples, extractor, images="x"), reference)
     assert figure.value == pytest.approx(expected, abs=1e-6)
     protocol = figure.protocol
@@ -224,7 +224,7 @@ def test_the_real_network_and_few_images_give_the_distance_of_their_features():
     noise = noise_images(3, (32, 32, 3), 0)
     black_to_white = np.repeat(np.linspace(0, 255, 3).astype(np.uint8), 64).reshape(3, 8, 8, 1)
     reference = image_statistics(noise, extractor, images="noise")
-    figure = fid_figure(black_to_white, reference, extractor, samples_by="grey")
+    figure = fid_metric(black_to_white, reference, extractor, samples_by="grey")
     a, b = (extractor.features(images).double() for images in (noise, black_to_white))
     assert a.shape == (3, 2048)
     assert (a >= 0).all()  # means of rectified channels

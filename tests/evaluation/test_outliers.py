@@ -12,7 +12,7 @@ from gedikit.evaluation import (
     gradient_norm,
     interpolated_images,
     noise_images,
-    ood_figures,
+    ood_metrics,
     typicality,
 )
 
@@ -20,7 +20,7 @@ few_values = st.lists(st.integers(-4, 4), min_size=1, max_size=40).map(lambda v:
 
 
 def measured(inside, outside):
-    figures = ood_figures(inside, outside, score="log_density", inside_name="a", outside_name="b")
+    figures = ood_metrics(inside, outside, score="log_density", inside_name="a", outside_name="b")
     return {f.name.removeprefix("ood_"): f.value for f in figures}
 
 
@@ -73,7 +73,7 @@ def test_values_by_hand():
 
 
 def test_protocol_states_orientation_and_numbers():
-    figures = ood_figures([1.0, 2.0], [0.0], score="gradient_norm", inside_name="svhn", outside_name="noise")
+    figures = ood_metrics([1.0, 2.0], [0.0], score="gradient_norm", inside_name="svhn", outside_name="noise")
     for figure in figures:
         assert figure.protocol["orientation"] == "larger is more in-distribution"
         assert (figure.protocol["n_inside"], figure.protocol["n_outside"]) == (2, 1)

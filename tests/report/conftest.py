@@ -3,7 +3,7 @@
 import pytest
 
 from gedikit.estimator import GEDI
-from gedikit.evaluation import clustering_figures
+from gedikit.evaluation import clustering_metrics
 from gedikit.report import ReportData
 
 
@@ -11,7 +11,7 @@ from gedikit.report import ReportData
 def report_of():
     def make(x, y=None, n_clusters=2, *, image_shape=None, columns=None, title="a title", **params):
         model = GEDI(n_clusters, max_iter=50, random_state=0, device="cpu", **params).fit(x)
-        figures = [] if y is None else clustering_figures(y, model.labels_, "all rows", labels_by="posterior")
+        figures = [] if y is None else clustering_metrics(y, model.labels_, "all rows", labels_by="posterior")
         return ReportData(
             title=title,
             fitted=model.fitted_,
@@ -22,7 +22,7 @@ def report_of():
             history=model.history_,
             optima=model.fitted_.info["optima"],
             diagnosis=model.diagnose(),
-            figures=figures,
+            metrics=figures,
             columns=columns,
         )
 

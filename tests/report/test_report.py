@@ -102,9 +102,9 @@ def test_verdict_figures_and_events_are_told(moons):
     moons.fitted.info["events"] = []
     assert f'<span class="badge">{moons.diagnosis.verdict}</span>' in html
     assert str(escape(moons.diagnosis.advice)) in html
-    for figure in moons.figures:
-        assert f"<td>{figure.name.upper()}</td><td>{figure.value:.3f}</td>" in html
-        assert figure.protocol["definition"] in html
+    for metric in moons.metrics:
+        assert f"<td>{metric.name.upper()}</td><td>{metric.value:.3f}</td>" in html
+        assert metric.protocol["definition"] in html
     assert "went &lt;back&gt;" in html
 
 

@@ -3,8 +3,8 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 
 from gedikit.views.augmentation import Augmentation
-from gedikit.views.geometry import neighbour_walk
 from gedikit.views.image_similarity import nearest_anchors, nearest_images
+from gedikit.views.neighbour_walk import neighbour_walk
 from gedikit.views.neighbours import neighbour_graph
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from gedikit.views.augmentation import Augmentation
-from gedikit.views.geometry import neighbour_walk
 from gedikit.views.image_views import (
     DevicePixels,
     ImageViews,
@@ -15,6 +14,7 @@ from gedikit.views.image_views import (
     place,
     scaled,
 )
+from gedikit.views.neighbour_walk import neighbour_walk
 from gedikit.views.neighbours import neighbour_graph
 
 SHAPE = (4, 4, 3)

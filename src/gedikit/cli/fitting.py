@@ -35,7 +35,7 @@ from gedikit.data import sources
 from gedikit.diagnosis import Diagnosis
 from gedikit.errors import Unhealthy, UsageError
 from gedikit.estimator import GEDI
-from gedikit.evaluation import clustering_figures
+from gedikit.evaluation import clustering_metrics
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.methods import methods
 from gedikit.planning import BUDGETS, Asked, check_prior, check_rows, plan, split_execution
@@ -85,9 +85,9 @@ def demo(data: str, out: Path, seed: int) -> None:
         ("gedikit", fitted.labels(test.x), fitted.assignment.description),
         ("k-means", _k_means(data, seed, test.x), "nearest centre"),
     ):
-        made = clustering_figures(np.asarray(test.y), clusters, test.split, labels_by=by)
-        figures = {f.name: f.value for f in made}
-        console.print(f"  {name}  NMI {figures['nmi']:.3f}  ACC {figures['acc']:.3f}")
+        made = clustering_metrics(np.asarray(test.y), clusters, test.split, labels_by=by)
+        metrics = {f.name: f.value for f in made}
+        console.print(f"  {name}  NMI {metrics['nmi']:.3f}  ACC {metrics['acc']:.3f}")
     console.print(f"\nOpen the report: {Run(out).report_path.resolve()}")
 
 

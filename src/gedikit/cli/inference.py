@@ -101,15 +101,15 @@ def evaluate(
     others = {name: measuring.outside_rows(name, dataset, seed) for name in outside}
     further = []
     if fid:
-        further += measuring.fid_figures(fitted, rows_of(config, data), fid, steps, seed)
+        further += measuring.fid_metrics(fitted, rows_of(config, data), fid, steps, seed)
     if probes:
-        further += measuring.probe_figures(fitted, *_probed(config, data, dataset, seed), seed)
+        further += measuring.probe_metrics(fitted, *_probed(config, data, dataset, seed), seed)
     if outside:
-        further += measuring.outlier_figures(fitted, dataset, others)
-    figures = [*measuring.headline_figures(fitted, dataset), *further]
+        further += measuring.outlier_metrics(fitted, dataset, others)
+    metrics = [*measuring.headline_metrics(fitted, dataset), *further]
     if dataset.y is None:
         console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
-    named = {f.name: {"value": f.value, "protocol": f.protocol} for f in figures}
+    named = {f.name: {"value": f.value, "protocol": f.protocol} for f in metrics}
     sys.stdout.write(json.dumps(named, indent=2) + "\n")
 
 
@@ -150,7 +150,7 @@ def write_report(
             history=run.history().rows,
             optima=fitted.info["optima"],
             diagnosis=verdict,
-            figures=measuring.headline_figures(fitted, held_out),
+            metrics=measuring.headline_metrics(fitted, held_out),
             columns=dataset.columns or None,
             names=dataset.names,
             skipped=dataset.skipped,

@@ -14,13 +14,13 @@ from gedikit.data import sources
 from gedikit.data.official import data_root
 from gedikit.errors import UsageError
 from gedikit.evaluation import (
-    Figure,
     Inception,
+    Metric,
     batch_mean_nmi,
-    clustering_figures,
+    clustering_metrics,
     confidence,
     constant_images,
-    fid_figure,
+    fid_metric,
     gradient_norm,
     grid_log_normaliser,
     image_statistics,
@@ -28,7 +28,7 @@ from gedikit.evaluation import (
     knn_probe,
     linear_probe,
     noise_images,
-    ood_figures,
+    ood_metrics,
     typicality,
 )
 from gedikit.fitted import FittedModel
@@ -41,22 +41,22 @@ _PAPER_BATCH = 100
 _BLOCK = 1000
 
 
-def headline_figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
+def headline_metrics(fitted: FittedModel, dataset: sources.Dataset) -> list[Metric]:
     """Agreement with labels where there are any, and the density where one was learned."""
-    figures = []
+    metrics = []
     if dataset.y is not None:
         known = ~pd.isna(dataset.y)
         if known.any():
             clusters, by = fitted.labels(dataset.x[known]), fitted.assignment.description
-            figures += clustering_figures(dataset.y[known], clusters, dataset.split, labels_by=by)
+            metrics += clustering_metrics(dataset.y[known], clusters, dataset.split, labels_by=by)
             if dataset.name in sources.BUILTIN and fitted.plan.config.data.image_shape:
-                figures.append(
+                metrics.append(
                     batch_mean_nmi(dataset.y, clusters, _PAPER_BATCH, dataset.split, seed=0, labels_by=by)
                 )
-    return [*figures, *_density_figures(fitted, dataset)]
+    return [*metrics, *_density_metrics(fitted, dataset)]
 
 
-def _density_figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figure]:
+def _density_metrics(fitted: FittedModel, dataset: sources.Dataset) -> list[Metric]:
     if not fitted.models_density:
         return []
     name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
@@ -77,10 +77,10 @@ def _density_figures(fitted: FittedModel, dataset: sources.Dataset) -> list[Figu
         "n": len(dataset.x),
         "normaliser": normaliser,
     }
-    return [Figure(name, float(fitted.log_density(dataset.x).mean()) - constant, protocol)]
+    return [Metric(name, float(fitted.log_density(dataset.x).mean()) - constant, protocol)]
 
 
-def probe_figures(fitted: FittedModel, train: sources.Dataset, test: sources.Dataset, seed: int) -> list[Figure]:
+def probe_metrics(fitted: FittedModel, train: sources.Dataset, test: sources.Dataset, seed: int) -> list[Metric]:
     """How much of the labels a linear layer or the neighbours find in the features."""
     if train.y is None or test.y is None:
         raise UsageError("probes are trained and tested on labels, and this data has none")
@@ -94,12 +94,12 @@ def probe_figures(fitted: FittedModel, train: sources.Dataset, test: sources.Dat
     args = (features[0], labels[0], features[1], labels[1])
     made = [*linear_probe(*args, seed=seed), *knn_probe(*args)]
     splits = {"split": test.split, "trained_on": train.split}
-    return [Figure(f.name, f.value, {**f.protocol, **splits}) for f in made]
+    return [Metric(f.name, f.value, {**f.protocol, **splits}) for f in made]
 
 
-def fid_figures(
+def fid_metrics(
     fitted: FittedModel, train: sources.Dataset, n: int, steps: int, seed: int, images: NDArray[Any] | None = None
-) -> list[Figure]:
+) -> list[Metric]:
     """Fréchet distance between n generated images and the training images."""
     if train.image_shape is None:
         raise UsageError("FID compares images, and this data has none")
@@ -118,7 +118,7 @@ def fid_figures(
     sampler = fitted.plan.config.sampler
     begin = "an exact sampler" if sampler is None else sampler.start_in_words
     by = f"{steps} Langevin steps from {begin}, seed {seed}"
-    return [fid_figure(made, reference, extractor, samples_by=by)]
+    return [fid_metric(made, reference, extractor, samples_by=by)]
 
 
 def inception_path() -> Path:
@@ -130,20 +130,20 @@ def inception_path() -> Path:
     return path
 
 
-def outlier_figures(
+def outlier_metrics(
     fitted: FittedModel, inside: sources.Dataset, outside: Mapping[str, NDArray[Any]]
-) -> list[Figure]:
+) -> list[Metric]:
     """How well each score tells the data from other data, given by name."""
     if not fitted.models_density:
         raise UsageError(f"{fitted.method!r} learns no density to tell outliers by")
     scores = _scores(fitted, inside.x)
-    figures = []
+    metrics = []
     for name, rows in outside.items():
         others = _scores(fitted, rows)
         for score, values in scores.items():
-            made = ood_figures(values, others[score], score=score, inside_name=inside.name, outside_name=name)
-            figures += [Figure(f"{f.name} ({name}, {score})", f.value, f.protocol) for f in made]
-    return figures
+            made = ood_metrics(values, others[score], score=score, inside_name=inside.name, outside_name=name)
+            metrics += [Metric(f"{f.name} ({name}, {score})", f.value, f.protocol) for f in made]
+    return metrics
 
 
 def _scores(fitted: FittedModel, x: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
@@ -213,8 +213,8 @@ class TestSetEvaluation(Callback):
             return
         self.next = (fit.iteration // self.every + 1) * self.every
         by = "argmax of the averaged network's posterior"
-        made = clustering_figures(np.asarray(self.test.y), self._clusters(fit), self.test.split, labels_by=by)
-        values = {figure.name: round(figure.value, 4) for figure in made}
+        made = clustering_metrics(np.asarray(self.test.y), self._clusters(fit), self.test.split, labels_by=by)
+        values = {metric.name: round(metric.value, 4) for metric in made}
         self.run.append(self.run.evaluations_path, json.dumps({"iteration": fit.iteration, **values}))
         told = "  ".join(f"{name.upper()} {value:.3f}" for name, value in values.items())
         self.tell(f"iteration {fit.iteration}: {told} ({self.test.split})")

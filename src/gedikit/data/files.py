@@ -17,7 +17,7 @@ _BLOCK = 65_536
 
 
 @dataclass(frozen=True)
-class Table:
+class FileTable:
     """What a file holds: rows, and where it has them labels, names and the shape of images."""
 
     x: Any
@@ -27,7 +27,7 @@ class Table:
     image_shape: tuple[int, int, int] | None = None
 
 
-def read_file(path: Path, columns: tuple[str, ...] = ()) -> Table:
+def read_file(path: Path, columns: tuple[str, ...] = ()) -> FileTable:
     """All rows, checked to be finite numbers; with `columns`, those, in that order."""
     _check(path)
     table = _numeric(_ordered(READERS[path.suffix.lower()](path), columns, path), path)
@@ -36,7 +36,7 @@ def read_file(path: Path, columns: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def file_blocks(path: Path, columns: tuple[str, ...] = ()) -> Iterator[Table]:
+def file_blocks(path: Path, columns: tuple[str, ...] = ()) -> Iterator[FileTable]:
     """The rows piece by piece; a file larger than memory is never read whole."""
     _check(path)
     first = 0
@@ -64,13 +64,13 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
         raise DataError(f"{path} is damaged, cut short or not a {kind} file of numbers: {why}") from error
 
 
-def _read_npy(path: Path) -> Table:
+def _read_npy(path: Path) -> FileTable:
     with _reading(path, ".npy"):  # mapped, not read: a header that claims more than the file has is refused
         x = np.lib.format.open_memmap(path, mode="r")
-    return Table(_array(x, path))
+    return FileTable(_array(x, path))
 
 
-def _read_npz(path: Path) -> Table:
+def _read_npz(path: Path) -> FileTable:
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is damaged, cut short or not a .npz file: it is no zip archive")
     with _reading(path, ".npz"), np.load(path, allow_pickle=False) as archive:
@@ -81,7 +81,7 @@ def _read_npz(path: Path) -> Table:
         y = None if label is None else archive[label]
     if rows is None:
         raise DataError(f"{path} holds {', '.join(names) or 'nothing'}; the rows must be named x, X or data")
-    return Table(_array(x, path), None if label is None else _array(y, path), label_column=label)
+    return FileTable(_array(x, path), None if label is None else _array(y, path), label_column=label)
 
 
 def _array(value: Any, path: Path) -> NDArray[Any]:
@@ -93,13 +93,13 @@ def _array(value: Any, path: Path) -> NDArray[Any]:
     return value
 
 
-def _array_blocks(path: Path) -> Iterator[Table]:
+def _array_blocks(path: Path) -> Iterator[FileTable]:
     x = READERS[path.suffix.lower()](path).x
     for start in range(0, max(len(x), 1), _BLOCK):
-        yield Table(x[start : start + _BLOCK])
+        yield FileTable(x[start : start + _BLOCK])
 
 
-def _csv_blocks(path: Path) -> Iterator[Table]:
+def _csv_blocks(path: Path) -> Iterator[FileTable]:
     import pandas as pd
 
     with _reading(path, ".csv"):
@@ -108,7 +108,7 @@ def _csv_blocks(path: Path) -> Iterator[Table]:
         yield from _tables(reader, path, ".csv")
 
 
-def _parquet_blocks(path: Path) -> Iterator[Table]:
+def _parquet_blocks(path: Path) -> Iterator[FileTable]:
     try:
         import pyarrow.parquet
     except ImportError:
@@ -119,7 +119,7 @@ def _parquet_blocks(path: Path) -> Iterator[Table]:
         yield from _tables((batch.to_pandas() for batch in file.iter_batches(_BLOCK)), path, ".parquet")
 
 
-def _tables(frames: Iterator[Any], path: Path, kind: str) -> Iterator[Table]:
+def _tables(frames: Iterator[Any], path: Path, kind: str) -> Iterator[FileTable]:
     while True:
         with _reading(path, kind):
             frame = next(frames, None)
@@ -128,20 +128,20 @@ def _tables(frames: Iterator[Any], path: Path, kind: str) -> Iterator[Table]:
         yield _table(frame, path)
 
 
-def _whole(read: Callable[[Path], Iterator[Table]]) -> Callable[[Path], Table]:
+def _whole(read: Callable[[Path], Iterator[FileTable]]) -> Callable[[Path], FileTable]:
     """Read all blocks of a file as one table."""
 
-    def read_whole(path: Path) -> Table:
+    def read_whole(path: Path) -> FileTable:
         parts = list(read(path))
         if not parts:
             raise DataError(f"{path} has a header but no rows")
         y = None if parts[0].y is None else np.concatenate([part.y for part in parts])
-        return Table(np.concatenate([part.x for part in parts]), y, parts[0].columns, parts[0].label_column)
+        return FileTable(np.concatenate([part.x for part in parts]), y, parts[0].columns, parts[0].label_column)
 
     return read_whole
 
 
-def _table(frame: Any, path: Path) -> Table:
+def _table(frame: Any, path: Path) -> FileTable:
     """A data frame as rows of numbers; a label column is set aside, what cannot be meant is refused."""
     names = [str(c) for c in frame.columns]
     if names and all(_is_number(name) for name in names):
@@ -161,12 +161,12 @@ def _table(frame: Any, path: Path) -> Table:
             seen = features[column].iloc[0] if len(features) else ""
             raise DataError(f"column {column!r} of {path} holds text such as {seen!r}; only numbers can be used")
     y = None if label is None else frame[label].to_numpy()
-    return Table(
+    return FileTable(
         features.to_numpy(), y, tuple(str(c) for c in features.columns), None if label is None else str(label)
     )
 
 
-def _ordered(table: Table, columns: tuple[str, ...], path: Path) -> Table:
+def _ordered(table: FileTable, columns: tuple[str, ...], path: Path) -> FileTable:
     """The columns a model was trained on, in its order; files without names are taken as they are."""
     if not columns or not table.columns or table.columns == columns:
         return table
@@ -185,7 +185,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numeric(table: Table, path: Path, first: int = 0) -> Table:
+def _numeric(table: FileTable, path: Path, first: int = 0) -> FileTable:
     """Rows of finite numbers, or a sentence; `first` is the number of the first row."""
     x = table.x
     if x.dtype.kind not in "biuf":
@@ -225,13 +225,13 @@ def _check_finite(x: NDArray[Any], path: Path, first: int) -> None:
             )
 
 
-READERS: dict[str, Callable[[Path], Table]] = {
+READERS: dict[str, Callable[[Path], FileTable]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".csv": _whole(_csv_blocks),
     ".parquet": _whole(_parquet_blocks),
 }
-_BLOCK_READERS: dict[str, Callable[[Path], Iterator[Table]]] = {
+_BLOCK_READERS: dict[str, Callable[[Path], Iterator[FileTable]]] = {
     ".npy": _array_blocks,
     ".npz": _array_blocks,
     ".csv": _csv_blocks,

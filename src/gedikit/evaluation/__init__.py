@@ -1,18 +1,18 @@
 """Measuring a fitted model. Every figure carries its protocol."""
 
-from gedikit.evaluation.clustering import batch_mean_nmi, clustering_accuracy, clustering_figures
+from gedikit.evaluation.clustering import batch_mean_nmi, clustering_accuracy, clustering_metrics
 from gedikit.evaluation.density import best_kde, energy_distance, grid_log_normaliser
 from gedikit.evaluation.fid import (
     Statistics,
     fid_between_splits,
-    fid_figure,
+    fid_metric,
     fid_of_statistics,
     frechet_distance,
     image_statistics,
     stream_statistics,
 )
-from gedikit.evaluation.figure import Figure
 from gedikit.evaluation.inception import Inception
+from gedikit.evaluation.metric import Metric
 from gedikit.evaluation.outliers import (
     SCORES,
     confidence,
@@ -20,25 +20,25 @@ from gedikit.evaluation.outliers import (
     gradient_norm,
     interpolated_images,
     noise_images,
-    ood_figures,
+    ood_metrics,
     typicality,
 )
 from gedikit.evaluation.probes import knn_probe, linear_probe
 
 __all__ = [
     "SCORES",
-    "Figure",
     "Inception",
+    "Metric",
     "Statistics",
     "batch_mean_nmi",
     "best_kde",
     "clustering_accuracy",
-    "clustering_figures",
+    "clustering_metrics",
     "confidence",
     "constant_images",
     "energy_distance",
     "fid_between_splits",
-    "fid_figure",
+    "fid_metric",
     "fid_of_statistics",
     "frechet_distance",
     "gradient_norm",
@@ -48,7 +48,7 @@ __all__ = [
     "knn_probe",
     "linear_probe",
     "noise_images",
-    "ood_figures",
+    "ood_metrics",
     "stream_statistics",
     "typicality",
 ]

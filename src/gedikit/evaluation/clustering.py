@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn import metrics
 
 from gedikit.errors import DataError, UsageError
-from gedikit.evaluation.figure import Figure
+from gedikit.evaluation.metric import Metric
 
 
 def clustering_accuracy(labels: NDArray[Any], clusters: NDArray[Any]) -> float:
@@ -18,10 +18,10 @@ def clustering_accuracy(labels: NDArray[Any], clusters: NDArray[Any]) -> float:
     return float(counts[row, col].sum() / len(labels))
 
 
-def clustering_figures(labels: NDArray[Any], clusters: NDArray[Any], split: str, *, labels_by: str) -> list[Figure]:
+def clustering_metrics(labels: NDArray[Any], clusters: NDArray[Any], split: str, *, labels_by: str) -> list[Metric]:
     """NMI, AMI, ARI and ACC on all rows at once (never averaged over mini-batches).
 
-    `labels_by` says how the clusters were read off the model; it stays with the figures.
+    `labels_by` says how the clusters were read off the model; it stays with the metrics.
     """
     _check_lengths(labels, clusters)
     shared = {
@@ -43,7 +43,7 @@ def clustering_figures(labels: NDArray[Any], clusters: NDArray[Any], split: str,
         ("acc", clustering_accuracy, "accuracy under the best one-to-one naming of clusters (Hungarian)"),
     )
     return [
-        Figure(name, float(measure(labels, clusters)), {"definition": text, **shared})
+        Metric(name, float(measure(labels, clusters)), {"definition": text, **shared})
         for name, measure, text in measures
     ]
 
@@ -56,11 +56,11 @@ def batch_mean_nmi(
     seed: int,
     *,
     labels_by: str = "not stated",
-) -> Figure:
+) -> Metric:
     """Mean NMI over consecutive batches of the shuffled split; rows that do not fill a batch are left out.
 
     NMI of few rows is high by chance: labels and clusters drawn at random from 100 score about 0.86 over batches of
-    100 rows. So this is comparable only with figures computed the same way, which some publications report.
+    100 rows. So this is comparable only with metrics computed the same way, which some publications report.
     """
     _check_lengths(labels, clusters)
     n_batches = len(labels) // batch_size if batch_size > 0 else 0
@@ -77,11 +77,11 @@ def batch_mean_nmi(
         "n_classes": len(np.unique(labels)),
         "n_clusters_used": len(np.unique(clusters)),
         "computed_on": f"{n_batches} batches of {batch_size} rows, shuffled",
-        "comparable_with": "only figures averaged over batches of this size; chance scores far above 0",
+        "comparable_with": "only values averaged over batches of this size; chance scores far above 0",
         "clusters_by": labels_by,
         "seed": seed,
     }
-    return Figure("nmi_batch_mean", float(np.mean(values)), protocol)
+    return Metric("nmi_batch_mean", float(np.mean(values)), protocol)
 
 
 def _check_lengths(labels: NDArray[Any], clusters: NDArray[Any]) -> None:

@@ -12,8 +12,8 @@ from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 
 from gedikit.errors import DataError, StorageError, UsageError
-from gedikit.evaluation.figure import Figure
 from gedikit.evaluation.inception import RANGE, RESIZE, Inception, check_images
+from gedikit.evaluation.metric import Metric
 from gedikit.storage import read_tensors, write_tensors
 
 _KIND = "statistics of image features"
@@ -118,14 +118,14 @@ def frechet_distance(a: Statistics, b: Statistics) -> float:
     return max(0.0, float(distance))
 
 
-def fid_figure(
+def fid_metric(
     samples: UInt8[np.ndarray, "n h w c"],
     reference: Statistics,
     extractor: Inception,
     *,
     samples_by: str,
     batch_size: int = 100,
-) -> Figure:
+) -> Metric:
     """FID of generated images; `samples_by` says how they were drawn, and stays with the figure."""
     return fid_of_statistics(
         image_statistics(samples, extractor, images=samples_by, batch_size=batch_size), reference
@@ -140,7 +140,7 @@ def fid_between_splits(
     dataset: str,
     batch_size: int = 100,
     cache: Path | str | None = None,
-) -> Figure:
+) -> Metric:
     """FID of the test images against the training images: what a perfect generator would get, about.
 
     For all of CIFAR-10 the literature has about 3.15; another value means another network or another resize.
@@ -150,7 +150,7 @@ def fid_between_splits(
     return fid_of_statistics(samples, reference)
 
 
-def fid_of_statistics(samples: Statistics, reference: Statistics) -> Figure:
+def fid_of_statistics(samples: Statistics, reference: Statistics) -> Metric:
     """FID from the statistics of both sides, which must come from the same network."""
     if samples.extractor_sha256 != reference.extractor_sha256:
         raise UsageError(
@@ -174,7 +174,7 @@ def fid_of_statistics(samples: Statistics, reference: Statistics) -> Figure:
             for warning in _caveats(side, statistics)
         ],
     }
-    return Figure("fid", frechet_distance(samples, reference), protocol)
+    return Metric("fid", frechet_distance(samples, reference), protocol)
 
 
 def _caveats(side: str, statistics: Statistics) -> list[str]:

@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 
 from gedikit.errors import DataError, UsageError
-from gedikit.evaluation.figure import Figure
+from gedikit.evaluation.metric import Metric
 
 SCORES = {
     "log_density": "log p(x)",
@@ -46,14 +46,14 @@ def typicality(
     return np.asarray(-np.abs(np.asarray(log_density, np.float64) - median))
 
 
-def ood_figures(
+def ood_metrics(
     inside: Float[np.ndarray, " n"],
     outside: Float[np.ndarray, " m"],
     *,
     score: str,
     inside_name: str,
     outside_name: str,
-) -> list[Figure]:
+) -> list[Metric]:
     """AUROC, both AUPR and FPR at 95 % TPR of scores that are larger for data inside the distribution."""
     inside, outside = _scores(inside, inside_name), _scores(outside, outside_name)
     n_inside, n_outside = _counts_from_the_top(inside, outside)
@@ -94,7 +94,7 @@ def ood_figures(
         ),
     )
     return [
-        Figure(name, value, {"definition": text, "positive": positive, **shared})
+        Metric(name, value, {"definition": text, "positive": positive, **shared})
         for name, value, text, positive in measures
     ]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gedikit.errors import DataError, UsageError
-from gedikit.evaluation.figure import Figure
+from gedikit.evaluation.metric import Metric
 
 _SIMILARITIES_AT_ONCE = 2**25  # 128 MiB of cosines in a block
 
@@ -25,7 +25,7 @@ def linear_probe(
     learning_rate: float = 1e-3,
     batch_size: int = 100,
     momentum: float = 0.9,
-) -> list[Figure]:
+) -> list[Metric]:
     """Test accuracy of a linear classifier on frozen features: as they are, and standardised.
 
     The protocol of Sansone & Manhaeve, *Unifying Self-Supervised Clustering and Energy-Based Models*: SGD with
@@ -63,7 +63,7 @@ def linear_probe(
         **_sizes(train_features, test_features, len(classes)),
     }
     return [
-        Figure(name, accuracy, {**shared, "features": text})
+        Metric(name, accuracy, {**shared, "features": text})
         for (name, text), accuracy in zip(
             (
                 ("linear_probe", "as they are"),
@@ -116,7 +116,7 @@ def knn_probe(
     test_labels: Int[Tensor, " m"],
     *,
     k: int = 20,
-) -> list[Figure]:
+) -> list[Metric]:
     """Test accuracy of the majority among the k training rows of largest cosine."""
     _check(train_features, train_labels, test_features, test_labels)
     if not 1 <= k <= len(train_features):
@@ -136,7 +136,7 @@ def knn_probe(
         "votes": "unweighted; a tie goes to the class of the nearest row among those tied",
         **_sizes(train_features, test_features, len(classes)),
     }
-    return [Figure("knn_probe", accuracy, protocol)]
+    return [Metric("knn_probe", accuracy, protocol)]
 
 
 def _majority(votes: Int[Tensor, "m k"], n_classes: int) -> Int[Tensor, " m"]:

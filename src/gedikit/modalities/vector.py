@@ -12,7 +12,7 @@ from gedikit.components import setting
 from gedikit.modalities.base import Modality, PreparedData, register_modality
 from gedikit.modalities.scaling import MODES, Scaler
 from gedikit.samplers.domain import Box
-from gedikit.views.geometry import kernel_bandwidth
+from gedikit.views.neighbour_walk import kernel_bandwidth
 
 
 @register_modality("vector")

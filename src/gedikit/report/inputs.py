@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gedikit.diagnosis import Diagnosis
-from gedikit.evaluation import Figure
+from gedikit.evaluation import Metric
 from gedikit.fitted import FittedModel, Predictions
 
 
@@ -21,7 +21,7 @@ class ReportData:
     history: list[dict[str, float]]
     optima: dict[str, float]
     diagnosis: Diagnosis
-    figures: list[Figure]
+    metrics: list[Metric]
     columns: tuple[str, ...] | None
     names: tuple[str, ...] = ()  # of the rows
     skipped: tuple[tuple[str, str], ...] = ()  # files that could not be read, and why

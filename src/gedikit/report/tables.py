@@ -24,7 +24,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     head: list[str]
     rows: list[list[Cell]]
     note: str = ""
@@ -49,10 +49,10 @@ def facts(data: ReportData, *, has_density: bool) -> list[tuple[str, str]]:
     return [(name, value) for name, value in known if value]
 
 
-def decisions(plan: Plan) -> Table:
+def decisions(plan: Plan) -> HtmlTable:
     """What was decided about the fit, and why."""
     rows = [[Cell(text) for text in (d.what, d.choice, d.reason)] for d in plan.decisions]
-    return Table(["decision", "choice", "reason"], rows)
+    return HtmlTable(["decision", "choice", "reason"], rows)
 
 
 def settings(plan: Plan) -> list[tuple[str, str]]:
@@ -77,23 +77,23 @@ def _typed(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def scores(data: ReportData) -> Table | None:
-    if not data.figures:
+def scores(data: ReportData) -> HtmlTable | None:
+    if not data.metrics:
         return None
     rows = [
         [
-            Cell(figure.name.upper() if len(figure.name) <= 4 else figure.name.replace("_", " ")),
-            Cell(f"{figure.value:.3f}"),
-            Cell(str(figure.protocol.get("definition", ""))),
-            Cell(str(figure.protocol.get("split", ""))),
-            Cell(_whole(figure.protocol.get("n"))),
+            Cell(metric.name.upper() if len(metric.name) <= 4 else metric.name.replace("_", " ")),
+            Cell(f"{metric.value:.3f}"),
+            Cell(str(metric.protocol.get("definition", ""))),
+            Cell(str(metric.protocol.get("split", ""))),
+            Cell(_whole(metric.protocol.get("n"))),
         ]
-        for figure in data.figures
+        for metric in data.metrics
     ]
-    return Table(["measure", "value", "definition", "split", "n"], rows)
+    return HtmlTable(["measure", "value", "definition", "split", "n"], rows)
 
 
-def agreement(data: ReportData, found: Findings) -> Table | None:
+def agreement(data: ReportData, found: Findings) -> HtmlTable | None:
     """Rows of each true class in each cluster, as far as their class is known."""
     if data.labels is None:
         return None
@@ -108,10 +108,10 @@ def agreement(data: ReportData, found: Findings) -> Table | None:
         [Cell(str(k)), *(Cell(_whole(n) if n else "·", _blue(n / largest)) for n in line)]
         for k, line in enumerate(counts.tolist())
     ]
-    return Table(["cluster", *(str(c) for c in classes)], rows)
+    return HtmlTable(["cluster", *(str(c) for c in classes)], rows)
 
 
-def cluster_means(data: ReportData, found: Findings) -> Table:
+def cluster_means(data: ReportData, found: Findings) -> HtmlTable:
     """Mean of each column in each cluster, shaded by how far it lies from the mean of all rows."""
     x = np.asarray(data.x, dtype=np.float64)
     used = np.flatnonzero(found.sizes)
@@ -127,10 +127,10 @@ def cluster_means(data: ReportData, found: Findings) -> Table:
     for j in shown:
         cells = (Cell(f"{mean:.4g}", _diverging(z)) for mean, z in zip(means[:, j], away[:, j], strict=True))
         rows.append([Cell(data.column_names[j]), *cells])
-    return Table(["column", *(f"cluster {k}" for k in used)], rows, note)
+    return HtmlTable(["column", *(f"cluster {k}" for k in used)], rows, note)
 
 
-def strangest(data: ReportData, found: Findings) -> Table | None:
+def strangest(data: ReportData, found: Findings) -> HtmlTable | None:
     """The least typical rows, each with the value that is furthest from the mean of its column."""
     if found.log_density is None or found.outlier_score is None:
         return None
@@ -152,7 +152,7 @@ def strangest(data: ReportData, found: Findings) -> Table | None:
         )
         rows.append([Cell(text) for text in (*numbers, values)])
     last = "values" if data.fitted.n_features <= _FEW else "furthest value"
-    return Table(["row (from 0)", "cluster", "log-density", "outlier score", last], rows)
+    return HtmlTable(["row (from 0)", "cluster", "log-density", "outlier score", last], rows)
 
 
 def _pixels(height: int, width: int, channels: int) -> str:

@@ -7,8 +7,8 @@ from gedikit.components import setting
 from gedikit.errors import UsageError
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.base import ViewMaker, ViewsContext, register_views
-from gedikit.views.geometry import neighbour_walk
 from gedikit.views.image_views import ImageViews, Walks, place
+from gedikit.views.neighbour_walk import neighbour_walk
 
 
 @register_views("augment")

@@ -13,7 +13,7 @@ from torch import Tensor
 from gedikit.randomness import Randomness, keys
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.base import Batch
-from gedikit.views.geometry import NeighbourWalk, walk_level
+from gedikit.views.neighbour_walk import NeighbourWalk, walk_level
 
 _SHARE_OF_MEMORY = 0.3
 

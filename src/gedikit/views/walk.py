@@ -11,7 +11,7 @@ from gedikit.components import setting
 from gedikit.errors import UsageError
 from gedikit.randomness import Randomness
 from gedikit.views.base import Batch, InMemory, ViewMaker, ViewsContext, noise_like, on_device, register_views
-from gedikit.views.geometry import NeighbourWalk, neighbour_walk, walk_level
+from gedikit.views.neighbour_walk import NeighbourWalk, neighbour_walk, walk_level
 from gedikit.views.noise import UNITS
 
 

@@ -20,7 +20,7 @@ from gedikit.methods import methods
 from gedikit.paper import recipes
 from gedikit.paper.reproduce import addition_figures as figures
 from gedikit.paper.reproduce.addition_figures import Explained
-from gedikit.paper.reproduce.page import Section, Table, write_page
+from gedikit.paper.reproduce.page import ResultTable, Section, write_page
 from gedikit.paper.reproduce.paper import ADDITION
 from gedikit.paper.reproduce.running import Done, Request, curve, key_of, run_all
 from gedikit.paper.reproduce.sums import Sums
@@ -315,7 +315,7 @@ def _table(
     kinds: Sequence[str],
     *,
     in_paper: bool,
-) -> Table:
+) -> ResultTable:
     head = ["examples", "", "accuracy, paper", "accuracy", "lowest", "NMI, paper", "NMI", "lowest", "diverged"]
     rows = []
     for n in sizes:
@@ -334,7 +334,7 @@ def _table(
                     f"{failed} of {len(group)}" if failed else "–",
                 ]
             )
-    return Table(head, rows)
+    return ResultTable(head, rows)
 
 
 def _spread(values: Sequence[float]) -> str:

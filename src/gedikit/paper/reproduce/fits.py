@@ -7,7 +7,7 @@ import numpy as np
 
 from gedikit.config import Execution
 from gedikit.data.toy import N_CLASSES, SHAPES
-from gedikit.evaluation import clustering_figures, grid_log_normaliser
+from gedikit.evaluation import clustering_metrics, grid_log_normaliser
 from gedikit.fitted import FittedModel
 from gedikit.paper.reproduce.running import curve, key_of
 from gedikit.planning import Asked, Plan, plan
@@ -120,8 +120,8 @@ def _measured(group: Group, member: Member, outcome: Outcome) -> Result:
         fitted = outcome.fitted
         _, x, y = points(member.shape, member.seed)
         by, rollbacks = fitted.assignment.description, len(fitted.info["events"])
-        figures = clustering_figures(y, fitted.labels(x), "test", labels_by=by)
-        nmi = next(f.value for f in figures if f.name == "nmi")
+        metrics = clustering_metrics(y, fitted.labels(x), "test", labels_by=by)
+        nmi = next(f.value for f in metrics if f.name == "nmi")
         likelihood = _log_likelihood(fitted, x)
         if member.seed == group.pictured:
             picture = _picture(fitted, x, y)

@@ -11,7 +11,7 @@ from gedikit.version import __version__
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Cells as text."""
 
     head: list[str]
@@ -28,7 +28,7 @@ class Section:
 
     title: str
     text: str
-    table: Table | None = None
+    table: ResultTable | None = None
     picture: bytes | None = None
     name: str = ""
 

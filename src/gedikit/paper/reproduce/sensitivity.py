@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gedikit.paper.reproduce import figures
 from gedikit.paper.reproduce.fits import Group, Member, Result
-from gedikit.paper.reproduce.page import Section, Table, write_page
+from gedikit.paper.reproduce.page import ResultTable, Section, write_page
 from gedikit.paper.reproduce.running import Request, run_all
 from gedikit.paper.reproduce.toy import SHAPES
 
@@ -66,7 +66,7 @@ def _failures(results: Sequence[Result], shape: str) -> str:
     return f"Mean NMI ± standard deviation; {failed} of {len(group)} runs diverged."
 
 
-def _table(results: Sequence[Result], shape: str) -> Table:
+def _table(results: Sequence[Result], shape: str) -> ResultTable:
     head = ["INV \\ PRIOR", *(str(w) for w in WEIGHTS)]
     rows = []
     for invariance in WEIGHTS:
@@ -75,4 +75,4 @@ def _table(results: Sequence[Result], shape: str) -> Table:
             values = [r.nmi or 0.0 for r in _cell(results, shape, invariance, prior)]
             row.append(f"{np.mean(values):.2f} ± {np.std(values):.2f}")
         rows.append(row)
-    return Table(head, rows)
+    return ResultTable(head, rows)

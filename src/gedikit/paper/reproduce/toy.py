@@ -11,7 +11,7 @@ from gedikit.evaluation import best_kde
 from gedikit.paper.recipes import PRINTED
 from gedikit.paper.reproduce import figures
 from gedikit.paper.reproduce.fits import Group, Member, Result, points
-from gedikit.paper.reproduce.page import Section, Table, write_page
+from gedikit.paper.reproduce.page import ResultTable, Section, write_page
 from gedikit.paper.reproduce.paper import ABLATION, COMPARISON, NAMES, NMI
 from gedikit.paper.reproduce.running import Done, Request, run_all
 
@@ -81,7 +81,7 @@ def sections(done: Sequence[Done[Result]], seeds: Sequence[int]) -> list[Section
     return made
 
 
-def _table(results: Sequence[Result], methods: Sequence[str]) -> Table:
+def _table(results: Sequence[Result], methods: Sequence[str]) -> ResultTable:
     head = ["data", "method", "NMI, paper"]
     head += [f"{what}, {recipe}" for recipe in RECIPES for what in ("NMI", "LL", "labels")]
     rows = []
@@ -94,7 +94,7 @@ def _table(results: Sequence[Result], methods: Sequence[str]) -> Table:
                 by = _labels_by(name + suffix, shape) if group else "–"
                 row += [summary(group), _likelihood(group), by]
             rows.append(row)
-    return Table(head, rows)
+    return ResultTable(head, rows)
 
 
 def summary(group: Sequence[Result]) -> str:

@@ -1,11 +1,13 @@
-"""A number that says how it was come by."""
+"""A measured value with the protocol that gave it."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
-class Figure:
+class Metric:
+    """Name, value and protocol (definition, split, number of rows, …)."""
+
     name: str
     value: float
     protocol: dict[str, Any]

@@ -8,7 +8,7 @@ from sklearn.neighbors import KernelDensity
 from gedikit.data.toy import circles, rings
 from gedikit.views import Noise
 from gedikit.views.base import ChangedRows
-from gedikit.views.geometry import NeighbourWalk, kernel_bandwidth, neighbour_walk
+from gedikit.views.neighbour_walk import NeighbourWalk, kernel_bandwidth, neighbour_walk
 from gedikit.views.neighbours import neighbour_graph
 from gedikit.views.walk import WalkViews
 
