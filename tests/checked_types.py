@@ -71,7 +71,8 @@ def _jaxtyped(*, typechecker: Callable[..., Any]) -> Callable[..., Any]:
 
 def _refusing(plain: Callable[..., Any], strict: Callable[..., Any]) -> Callable[..., Any]:
     """`strict`, unless `plain` itself refuses what it is given."""
-    about = f"the parameters of {plain.__module__}.{plain.__qualname__}."
+    names = (f"{plain.__module__}.{plain.__qualname__}", plain.__name__)  # the latter in older versions
+    about = [f"the parameters of {name}." for name in names]
 
     @functools.wraps(plain)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +81,7 @@ def _refusing(plain: Callable[..., Any], strict: Callable[..., Any]) -> Callable
         try:
             return strict(*args, **kwargs)
         except TypeCheckError as error:
-            if about in str(error):
+            if any(text in str(error) for text in about):
                 plain(*args, **kwargs)
             raise
 

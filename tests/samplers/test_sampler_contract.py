@@ -128,6 +128,25 @@ def test_samples_follow_the_density_at_the_temperature_they_report(sampler):
 
 
 @every
+def test_no_density_draws_points_out_of_the_domain(sampler):
+    """One that grows towards a corner and beyond it; only where bounds are off may chains follow."""
+    if not stays_inside(sampler):
+        pytest.skip("without bounds")
+
+    def outwards(x: Tensor) -> Tensor:
+        return 200 * x.sum(-1)
+
+    drawn_from = source(sampler)
+    memory, generator = drawn_from.start(), seeded(1)
+    for _ in range(3):
+        samples, memory = drawn_from.draw(outwards, memory, generator)
+        assert BOX.contains(samples.points).all()
+    step = small(sampler).final_step(memory)
+    points, _ = small(sampler).sample(outwards, data(), steps=10, step_size=step, box=BOX, generator=generator)
+    assert BOX.contains(points).all()
+
+
+@every
 def test_chains_from_noise_begin_inside_the_domain(sampler):
     begin = small(sampler).initialisation(data(), BOX)
     points = begin(70, seeded(0))
