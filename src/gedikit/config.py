@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gedikit.assignment import LABELS
-from gedikit.components import Component, Registry, Tree, as_tree, setting
+from gedikit.components import Component, Registry, Tree, as_tree, setting, settings_of
 from gedikit.components.component import unknown
 from gedikit.densities import Density, densities
 from gedikit.encoders import Encoder, encoders
@@ -156,18 +156,24 @@ def _unknown_section(name: str, value: Any) -> str:
     return unknown("section or setting", name, everything) if "." in name else unknown("section", name, SECTIONS)
 
 
-def all_settings() -> list[tuple[str, str]]:
-    """Section and name of every setting."""
-    from gedikit.components import settings_of
+def all_components() -> list[tuple[str, str, type[Component]]]:
+    """Section, name and class of everything that has settings; tables have no name."""
+    found: list[tuple[str, str, type[Component]]] = []
+    for section, registry in (*REGISTRIES.items(), (OBJECTIVES, objectives)):
+        found += [(section, name, cls) for name, cls in registry.items()]
+    found += [(section, "", cls) for section, cls in TABLES.items()]
+    return [*found, (EXECUTION, "", Execution)]
 
-    found = []
-    for section, registry in REGISTRIES.items():
-        found += [(section, s.name) for _, cls in registry.items() for s in settings_of(cls)]
-    tables: dict[str, type[Component]] = {**TABLES, EXECUTION: Execution}
-    for section, table in tables.items():
-        found += [(section, s.name) for s in settings_of(table)]
-    for name, cls in objectives.items():
-        found += [(f"{OBJECTIVES}.{name}", s.name) for s in settings_of(cls)]
+
+def place_of(section: str, name: str) -> str:
+    """Where the settings of a component are: objectives are named in their section, others chosen in it."""
+    return f"{section}.{name}" if section == OBJECTIVES else section
+
+
+def all_settings() -> list[tuple[str, str]]:
+    """Place and name of every setting, those of objectives last."""
+    components = sorted(all_components(), key=lambda found: found[0] == OBJECTIVES)
+    found = [(place_of(section, name), s.name) for section, name, cls in components for s in settings_of(cls)]
     return list(dict.fromkeys(found))
 
 

@@ -10,12 +10,11 @@ from rich.table import Table
 
 from gedikit.components import Component, settings_of
 from gedikit.components.component import unknown
-from gedikit.config import EXECUTION, OBJECTIVES, REGISTRIES, TABLES, Execution
+from gedikit.config import OBJECTIVES, all_components, place_of
 from gedikit.data.sources import BUILTIN
 from gedikit.densities import densities
 from gedikit.errors import UsageError
 from gedikit.methods import GRAPHS, Method, methods
-from gedikit.objectives import objectives
 from gedikit.planning import Plan
 
 _AS_PRINTED = "-as-printed"
@@ -80,9 +79,9 @@ def _described(method: Method) -> dict[str, Any]:
 
 def show_settings(component: str | None, *, as_json: bool = False) -> None:
     """All settings, or those of one section or component."""
-    tables = [(section, name, cls) for section, name, cls in _components() if _matches(component, section, name)]
+    tables = [(section, name, cls) for section, name, cls in all_components() if _matches(component, section, name)]
     if not tables:
-        known = dict.fromkeys(part for section, name, _ in _components() for part in (section, name) if part)
+        known = dict.fromkeys(part for section, name, _ in all_components() for part in (section, name) if part)
         raise UsageError(unknown("section or component", str(component), known))
     if as_json:
         _print_json([_settings(section, name, cls) for section, name, cls in tables])
@@ -96,21 +95,12 @@ def show_settings(component: str | None, *, as_json: bool = False) -> None:
             console.print("no settings\n")
             continue
         table = plain_table("setting", "default", "meaning")
-        prefix = f"{section}.{name}" if section == OBJECTIVES else section
+        prefix = place_of(section, name)
         for item in settings_of(cls):
             choices = f"; one of {', '.join(item.choices)}" if item.choices else ""
             table.add_row(f"{prefix}.{item.name}", escape(_shown(item.default)), escape(item.meaning + choices))
         console.print(table)
         console.print()
-
-
-def _components() -> list[tuple[str, str, type[Component]]]:
-    found: list[tuple[str, str, type[Component]]] = []
-    for section, registry in REGISTRIES.items():
-        found += [(section, name, cls) for name, cls in registry.items()]
-    found += [(OBJECTIVES, name, cls) for name, cls in objectives.items()]
-    found += [(section, "", cls) for section, cls in TABLES.items()]
-    return [*found, (EXECUTION, "", Execution)]
 
 
 def _matches(asked: str | None, section: str, name: str) -> bool:
