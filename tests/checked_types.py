@@ -23,18 +23,6 @@ PLAIN = (
 )
 FREE = {
     "gedikit.estimator.GEDI.__init__",  # of scikit-learn's estimators: anything goes in, `fit` complains
-    # these take or return more than they say
-    "gedikit.data.idx._open",
-    "gedikit.evaluation.outliers._scores",
-    "gedikit.evaluation.outliers.ood_metrics",
-    "gedikit.symbolic.constraint.Constraint.__init__",
-    "gedikit.symbolic.constraint._called",
-    "gedikit.symbolic.constraint._parameters",
-    "gedikit.symbolic.naming._best",
-    "gedikit.symbolic.relabelling.Relabelling.apply",
-    "gedikit.symbolic.relabelling._best",
-    "gedikit.symbolic.variables._values",
-    "gedikit.symbolic.variables.variables_over",
 }
 _strict = jaxtyping.jaxtyped
 

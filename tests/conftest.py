@@ -5,6 +5,7 @@ torch.compile would compile around the checks.
 """
 
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -25,6 +26,8 @@ from gedikit import GEDI
 from gedikit.data.toy import moons
 
 torch.set_num_threads(1)
+# shells let what they run in the background ignore Ctrl-C, and children inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -218,6 +218,13 @@ def test_names_of_packages_are_among_those_suggested(package):
         objectives.get("spred-test")
 
 
+def test_a_broken_package_is_named_every_time(package):
+    package("raise RuntimeError('half installed')\n")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"'spread' \(spread_components\) do not import: half installed"):
+            load_plugins()
+
+
 def test_a_package_is_imported_once(package, tmp_path):
     package("from pathlib import Path\n" + f"with Path({str(tmp_path / 'count')!r}).open('a') as f: f.write('x')\n")
     for _ in range(3):

@@ -94,11 +94,11 @@ def load_plugins() -> None:
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if point.value in _loaded:
             continue
-        _loaded.add(point.value)
         try:
             point.load()
         except Exception as error:
             raise UsageError(f"the components of {point.name!r} ({point.value}) do not import: {error}") from error
+        _loaded.add(point.value)
 
 
 def import_plugin(what: str) -> None:

@@ -2,8 +2,8 @@
 
 import gzip
 import zlib
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +57,8 @@ def _read(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(bytearray(values), np.uint8).reshape(shape)
 
 
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+def _open(path: Path) -> BufferedReader | gzip.GzipFile:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 def _magic(dimensions: int) -> str:

@@ -5,11 +5,10 @@ images are far from any data set, or, as JEM's interpolations (Grathwohl et al.,
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gedikit.errors import DataError, UsageError
 from gedikit.evaluation.metric import Metric
@@ -47,8 +46,8 @@ def typicality(
 
 
 def ood_metrics(
-    inside: Float[np.ndarray, " n"],
-    outside: Float[np.ndarray, " m"],
+    inside: ArrayLike,
+    outside: ArrayLike,
     *,
     score: str,
     inside_name: str,
@@ -123,7 +122,7 @@ def interpolated_images(images: UInt8[np.ndarray, "n h w c"], seed: int) -> UInt
     return np.asarray(total // 2, np.uint8)
 
 
-def _scores(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+def _scores(values: ArrayLike, name: str) -> NDArray[np.float64]:
     scores = np.asarray(values, np.float64)
     if scores.ndim != 1:
         raise UsageError(f"scores of {name} must be one number a row, not of shape {scores.shape}")

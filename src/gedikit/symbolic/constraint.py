@@ -20,7 +20,7 @@ from gedikit.symbolic.explanation import Explanation, ImpliedPrior, World
 from gedikit.symbolic.formula import TRUE, All
 from gedikit.symbolic.program import grounded
 from gedikit.symbolic.table import Table, enumerated, listed
-from gedikit.symbolic.variables import Posteriors, Variable, checked, variables_over
+from gedikit.symbolic.variables import Domains, Posteriors, Variable, checked, variables_over
 
 MAX_DENSE = 200_000
 
@@ -42,7 +42,7 @@ class Constraint:
     def __init__(
         self,
         predicate: Callable[..., Any],
-        domains: Sequence[int | Sequence[Hashable]],
+        domains: Domains,
         names: Sequence[str] | None = None,
     ):
         variables = variables_over(domains, lambda n: _parameters(predicate, n) if names is None else names)
@@ -53,7 +53,7 @@ class Constraint:
     def from_table(
         cls,
         tuples: Sequence[Sequence[Hashable]] | Int64[np.ndarray, "t v"] | Int64[Tensor, "t v"],
-        domains: Sequence[int | Sequence[Hashable]],
+        domains: Domains,
         weights: Sequence[float] | None = None,
         names: Sequence[str] | None = None,
     ) -> "Constraint":
@@ -268,5 +268,5 @@ def _check_networks(one: Variable, other: Variable) -> None:
         )
 
 
-def _called(predicate: Callable[..., Any]) -> str:
+def _called(predicate: object) -> str:
     return getattr(predicate, "__name__", "given")

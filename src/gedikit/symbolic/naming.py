@@ -219,7 +219,7 @@ def _part(clusters: Int[Tensor, "n v"], n_unknown: int, generator: torch.Generat
     return clusters[torch.randperm(n, generator=generator)[:size].to(clusters.device)]
 
 
-def _best(shows: Shows, model: _Model, n: int) -> Shows:
+def _best(shows: Shows, model: _Model, n: int) -> Float[Tensor, "n d k"]:
     if n >= len(shows):
         return shows
     return shows[_log_likelihoods(shows, model).topk(n).indices]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import comb, prod
 from typing import cast
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -47,7 +48,7 @@ class Relabelling:
         """
         return max(0.0, float(self.satisfied[0] - self.satisfied[1])) if len(self.satisfied) > 1 else float("inf")
 
-    def apply(self, log_p: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
+    def apply(self, log_p: Float[Tensor, "*b c"] | Float[np.ndarray, "*b c"]) -> Float[Tensor, "*b c"]:
         """Posteriors over clusters as posteriors over values, by the best naming."""
         log_p = torch.as_tensor(log_p)
         return log_p[..., self.namings[0].argsort().to(log_p.device)]
@@ -189,6 +190,6 @@ def _not_excluded(score: _Score, threshold: float) -> tuple[Namings, float]:
     return frontier, left_aside
 
 
-def _best(namings: Namings, score: _Score, k: int) -> Namings:
+def _best(namings: Namings, score: _Score, k: int) -> Int64[Tensor, "k c"]:
     distinct = cast(Tensor, namings.unique(dim=0))
     return distinct[score(distinct).topk(min(k, len(distinct))).indices]

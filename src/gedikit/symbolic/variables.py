@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import index
+from typing import SupportsIndex
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from gedikit.errors import UsageError
 
 Posteriors = Sequence[Float[Tensor, "*b _"] | Float[np.ndarray, "*b _"]]
 """log p(value) of every variable, one normalised tensor a variable; the last dimension runs over its values."""
+
+Domains = Collection[SupportsIndex | Iterable[Hashable]]
+"""Of every variable the number of its values, which are 0, 1, … then, or the values themselves."""
 
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -30,9 +34,7 @@ class Variable:
         return len(self.values)
 
 
-def variables_over(
-    domains: Sequence[int | Sequence[Hashable]], names_of: Callable[[int], Sequence[str]]
-) -> tuple[Variable, ...]:
+def variables_over(domains: Domains, names_of: Callable[[int], Sequence[str]]) -> tuple[Variable, ...]:
     """A variable for every domain: a number of values 0, 1, … or the values themselves."""
     if not isinstance(domains, Collection):
         raise UsageError(
@@ -76,7 +78,7 @@ def checked(variables: Sequence[Variable], log_p: Posteriors) -> list[Float[Tens
     return [p.float() if p.dtype in _HALF else p for p in posteriors]
 
 
-def _values(name: str, domain: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
+def _values(name: str, domain: SupportsIndex | Iterable[Hashable]) -> tuple[Hashable, ...]:
     try:
         values = tuple(domain) if isinstance(domain, Iterable) else tuple(range(index(domain)))
         distinct = set(values)
