@@ -133,6 +133,7 @@ class Package:
 
     tree: Path
     flat: bool  # speaks the words of 0.1
+    looks_for_shares: bool  # in the data, unless equal ones are asked for
 
     @classmethod
     def imported_from(cls, tree: Path) -> "Package":
@@ -140,10 +141,16 @@ class Package:
         sys.path.insert(0, str(source))
         package = importlib.import_module("gedikit")
         assert Path(str(package.__file__)).is_relative_to(source), f"{package.__file__} is not of {tree}"
-        return cls(tree, "options" in inspect.signature(package.GEDI).parameters)
+        parameters = inspect.signature(package.GEDI).parameters
+        return cls(tree, "options" in parameters, parameters["prior"].default == "auto")
 
     def asked(self, case: Case) -> Flat:
         return case.old if self.flat else case.new
+
+    @property
+    def equal_shares(self) -> Flat:
+        """What asks for clusters of equal shares."""
+        return {"prior": "uniform"} if self.looks_for_shares else {}
 
     def get(self, module: str, name: str) -> Any:
         return getattr(importlib.import_module(f"gedikit.{module}" if module else "gedikit"), name)
@@ -192,7 +199,6 @@ def _settings() -> Iterator[Case]:
         "noise": ("gedi", {**SMALL, "augmentation": "noise", "noise": 0.1, "noise_unit": "absolute"}),
         "walk": ("gedi", {**SMALL, "noise": 0.3, "neighbours": 6, "walk_hold": 0.1, "walk_end": 0.5}),
         "domain": ("gedi", {**SMALL, "scaling": "global", "margin": 1.0}),
-        "pseudo-labels": ("gedi", {**SMALL, "spectral_start": 0.4, "reading": 10}),
         "optimiser": (
             "gedi-no-gen",
             {
@@ -223,9 +229,14 @@ def _settings() -> Iterator[Case]:
         yield _fit(f"settings/{name}", method, moons, options)
 
 
+# shares that are given are not looked for in a partition of the rows
+_WITHOUT_START = {"objectives.pseudo-labels.share": 0.0, "views.hold": 0.3, "views.end": 0.8}
+
+
 def _parameters() -> Iterator[Case]:
     """What the estimator is given beside settings."""
-    yield _fit("parameters/prior", "gedi", moons, SMALL, prior=(0.3, 0.7))
+    given = _fit("parameters/prior", "gedi", moons, SMALL, prior=(0.3, 0.7))
+    yield replace(given, new={**given.new, "config": {**given.new["config"], **_WITHOUT_START}})
     yield _fit(
         "parameters/max_iter", "gedi", moons, {"log_every": 1}, max_iter=60, batch_size=80, learning_rate=2e-3
     )
@@ -321,6 +332,9 @@ def _fit(
 ) -> Case:
     """A case of one fit; `given` are parameters that both versions have."""
     config = new_config(method, options, n_features)
+    density = made_of(method)[1]
+    if density is not None:
+        config["density.name"] = density  # the plan might take another one
     return Case(name, method, data, {"options": options, **given}, {"config": config, **given}, run_fit)
 
 
@@ -334,7 +348,7 @@ def run_fit(case: Case, asked: Flat, package: Package) -> Record:
         random_state=0,
         device="cpu",
         encoder=_encoder(data.x.shape[1]) if case.own_encoder else None,
-        **_copied(asked),
+        **{**package.equal_shares, **_copied(asked)},
     )
     if data.examples is None:
         model.fit(train)
@@ -401,6 +415,7 @@ def _stack_of_plans(
 def run_resumed(case: Case, asked: Flat, package: Package) -> Record:
     """The command line: a run to the end, and one that is killed between two checkpoints and goes on."""
     settings = [word for name, value in next(iter(asked.values())).items() for word in ("--set", f"{name}={value}")]
+    settings += [word for name, value in package.equal_shares.items() for word in (f"--{name}", value)]
     wanted = ["fit", "moons", "--method", case.method, "--seed", "0", "--device", "cpu", *settings]
     record: Record = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -441,16 +456,17 @@ def _kill_after_checkpoints(process: subprocess.Popen[str], run: Path, count: in
 
 
 def _outputs(model: Any, data: Data, case: Case) -> Record:
-    """Everything that can be asked of a fitted model."""
-    labels = model.predict(data.x)
+    """Everything that can be asked of a fitted model; log-densities with log Γ, which was left to users once."""
+    labels, fitted = model.predict(data.x), model.fitted_
+    taken_off = 0.0 if hasattr(model, "log_normaliser_") else fitted.log_normaliser or 0.0
     record: Record = {
         "training labels": model.labels_,
         "labels": labels,
         "posterior": model.predict_proba(data.x),
-        "log-density": model.score_samples(data.x),
+        "log-density": (model.score_samples(data.x) + taken_off).astype(np.float32),
+        "quantiles": (fitted.quantiles + taken_off).astype(np.float32),
+        "log normaliser": np.array(np.nan if fitted.log_normaliser is None else fitted.log_normaliser),
         "features": model.transform(data.x),
-        "outlier score": model.outlier_score(data.x),
-        "log normaliser": np.array(np.nan if model.log_normaliser_ is None else model.log_normaliser_),
         "NMI": np.array(normalized_mutual_info_score(data.y, labels)),
     }
     if case.has_density:

@@ -20,7 +20,7 @@ def main() -> None:
     model = GEDI(2, random_state=0).fit(x)
     plane = Plane(model.fitted_, ["first feature", "second feature"])
     samples, _ = model.sample(500, random_state=0)
-    density = model.score_samples(x) - (model.log_normaliser_ or 0.0)
+    density = model.score_samples(x)
     figures = [
         plane.clusters(x, model.labels_),
         plane.density(samples, density, "learned log-density, with 500 generated points"),

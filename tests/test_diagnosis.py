@@ -37,7 +37,7 @@ def test_cluster_collapse(broken):
     with torch.no_grad():  # one logit far above the other, whatever x
         fitted.network.centers[:, 0] = fitted.network.centers.abs().sum(1)
         fitted.network.centers[:, 1] = -fitted.network.centers[:, 0]
-        fitted.network.encoder.append(torch.nn.Softplus())
+        fitted.network.encoder = torch.nn.Sequential(fitted.network.encoder, torch.nn.Softplus())
     result = diagnose(fitted, x)
     assert result.verdict == "cluster collapse"
     assert result.numbers["largest_cluster"] > 0.99

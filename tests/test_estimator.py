@@ -29,12 +29,11 @@ def test_clusters_moons_that_k_means_cannot(fitted_moons):
     assert (fitted_moons.predict_proba(x).argmax(1) == fitted_moons.predict(x)).all()
 
 
-def test_log_normaliser_makes_a_density_of_it(fitted_moons):
-    """exp(score_samples − log_normaliser_) integrates to one over the domain, by quadrature."""
-    f = fitted_moons.fitted_
-    low, high = f.bounds()
-    exact = grid_log_normaliser(fitted_moons.score_samples, low, high)
-    assert fitted_moons.log_normaliser_ == pytest.approx(exact, abs=0.05)
+def test_scores_are_log_likelihoods(fitted_moons):
+    """exp(score_samples) integrates to one over the domain, by quadrature."""
+    low, high = fitted_moons.fitted_.bounds()
+    assert fitted_moons.normalised_
+    assert grid_log_normaliser(fitted_moons.score_samples, low, high) == pytest.approx(0, abs=0.05)
 
 
 def test_outliers_score_lower_than_data_however_far(fitted_moons, moons_xy):
@@ -149,12 +148,18 @@ def test_wrong_parameters_are_named(change, error, word, moons_xy):
 
 
 def test_wrong_data_is_named(fitted_moons):
-    with pytest.raises(ValueError, match="NaN"):
-        GEDI(2).fit([[0.0, np.nan], [1.0, 2.0]])
+    with pytest.raises(DataError, match="column 'x1' has 1 infinite value in row 0"):
+        GEDI(2).fit([[0.0, np.inf], [1.0, 2.0]])
     with pytest.raises(ValueError, match="1 sample"):
         GEDI(1).fit([[0.0, 1.0]])
+    with pytest.raises(
+        DataError, match=r"column 'x1' has gaps, the first in row 1, .* trained on an array without"
+    ):
+        fitted_moons.predict([[0.0, 1.0], [0.0, np.nan]])
     with pytest.raises(DataError, match="all rows are the same"):
         GEDI(2).fit(np.ones((10, 3)))
+    with pytest.raises(DataError, match="NaN or infinite, the first in row 4"):
+        GEDI(2).fit(np.where(np.arange(10)[:, None, None] < 4, 0.5, np.nan) * np.ones((10, 16, 16)))
     with pytest.raises(ValueError, match="X has 3 features, but GEDI is expecting 2"):
         fitted_moons.predict(np.ones((2, 3)))
     with pytest.raises(UsageError, match="cluster must lie between 0 and 1"):
@@ -201,7 +206,7 @@ def test_column_names_survive_saving(moons_xy, tmp_path):
     loaded = GEDI.load(tmp_path / "m.safetensors")
     assert loaded.feature_names_in_.tolist() == ["a", "b"]
     assert np.array_equal(loaded.labels_, model.labels_)
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(DataError, match="X lacks the column 'a'"):
         loaded.predict(frame.rename(columns={"a": "c"}))
 
 

@@ -81,7 +81,7 @@ def test_a_file_says_the_same_bit_for_bit(name, fitted, tmp_path):
     np.testing.assert_array_equal(loaded.labels_, model.labels_)
     assert loaded.plan_ == model.plan_
     assert loaded.fitted_.execution == model.fitted_.execution
-    assert loaded.log_normaliser_ == model.log_normaliser_
+    assert loaded.normalised_ == model.normalised_
     ours, theirs = loaded.fitted_, model.fitted_
     weights, expected = ours.network.state_dict(), theirs.network.state_dict()
     assert weights.keys() == expected.keys()

@@ -16,6 +16,7 @@ from gedikit.methods import methods
 from gedikit.objectives import objectives
 from gedikit.planning import Asked, ExamplesProfile, Plan, check_prior, plan, split_execution
 from gedikit.profile import DataProfile
+from gedikit.starts import Starts
 from gedikit.views import views
 from gedikit.views.purposes import PURPOSES
 
@@ -25,8 +26,8 @@ GREY = DataProfile(500, 784, (28, 28, 1), mirrored=0.7, border=-1.0)
 COLOUR = DataProfile(500, 3072, (32, 32, 3), mirrored=0.5)
 
 
-def planned(data=VECTORS, method="gedi", n_clusters=2, **given) -> Plan:
-    return plan(data, Asked(n_clusters, method, **given))
+def planned(data=VECTORS, method="gedi", n_clusters=2, starts=None, **given) -> Plan:
+    return plan(data, Asked(n_clusters, method, **given), starts)
 
 
 def refused(sentence: str, data=VECTORS, method="gedi", **given) -> None:
@@ -110,11 +111,59 @@ def test_every_decision_has_a_reason(data, name):
         (GREY, "sgld", "images"),
     ],
 )
-def test_the_sampler_follows_from_the_number_of_features(data, sampler, reason):
-    made = planned(data)
+def test_the_sampler_of_an_energy_follows_from_the_number_of_features(data, sampler, reason):
+    made = planned(data, config={"density.name": "cluster-energy"})
     assert made.config.sampler.name == sampler
     choice, why = reasons(made)["sampler"]
     assert choice == sampler and why.startswith(reason)
+
+
+@pytest.mark.parametrize("method", ["gedi", "gedi-no-inv", "gedi-no-prior", "gedi-two-stage", "jem"])
+def test_many_columns_have_a_density_at_many_noise_levels(method):
+    assert planned(DataProfile(100, 3), method).config.density.name == "cluster-energy"
+    assert "density" not in reasons(planned(DataProfile(100, 3), method))
+    made = planned(DataProfile(100, 4), method)
+    assert (made.config.density.name, made.config.sampler) == ("multi-noise-energy", None)
+    choice, why = reasons(made)["density"]
+    assert choice == "multi-noise-energy" and why.startswith("4 columns of numbers")
+    assert made.stages == planned(DataProfile(100, 3), method).stages, "the method is the same"
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("gedi", {"config": {"density.name": "cluster-energy"}}),
+        ("gedi", {"config": {"sampler.name": "mala"}}),
+        ("gedi", {"config": {"sampler.steps": 3}}),
+        ("gedi", {"config": {"density.l2": 0.1}}),
+        ("gedi", {"config": {"encoder.name": "paper-mlp"}}),
+        ("gedi", {"user_encoder": True}),
+        ("gedi-as-printed", {}),
+        ("bound+cluster-energy", {}),
+        ("swav+cluster-energy", {}),
+    ],
+)
+def test_what_goes_with_another_density_keeps_that_one(method, given):
+    made = planned(WIDE, method, **given)
+    assert made.config.density.name == "cluster-energy"
+    assert made.config.sampler is not None
+
+
+def test_images_and_methods_without_a_density_have_none_at_noise_levels():
+    assert planned(GREY).config.density.name == "cluster-energy"
+    assert planned(WIDE, "gedi-no-gen").config.density is None
+    assert planned(WIDE, config={"density.smallest": 0.05, "density.weight": 2}).config.density.smallest == 0.05
+
+
+def test_an_encoder_without_noise_levels_is_refused_for_a_density_at_them():
+    named = {"density.name": "multi-noise-energy"}
+    sentence = (
+        r"'multi-noise-energy' asks the network about noised rows, and the encoder '{}' takes no .* fourier-mlp"
+    )
+    refused(sentence.format("paper-mlp"), WIDE, config={**named, "encoder.name": "paper-mlp"})
+    refused(sentence.format("resnet8"), GREY, "swav+multi-noise-energy")
+    refused(sentence.format("user"), WIDE, config=named, user_encoder=True)
+    assert planned(VECTORS, config=named).config.density.name == "multi-noise-energy", "asked for, of two columns"
 
 
 def test_a_density_that_is_normalised_or_not_there_has_no_sampler():
@@ -167,6 +216,112 @@ def test_a_recipe_fixes_what_the_data_would_decide():
     assert planned(GREY, "gedi-as-printed").config.data.name == "vector"
     assert planned(method="gedi-as-printed", config={"sampler.steps": 5}).config.sampler.steps == 5
     refused("is a published recipe, which fixes its views", GREY, "gedi-as-printed-mnist", views="drawings")
+
+
+# groups
+
+
+def unequal(sizes=(150, 60, 30), columns=2) -> np.ndarray:
+    """Round groups that are far from each other, in this order."""
+    rng = np.random.default_rng(0)
+    corners = 12 * np.eye(len(sizes), columns)
+    return np.repeat(corners, sizes, axis=0) + rng.normal(size=(sum(sizes), columns))
+
+
+def pseudo_labelled(made: Plan) -> list[tuple[float, bool]]:
+    return [(stage.until, "pseudo-labels" in stage.terms) for stage in made.stages]
+
+
+def walks(made: Plan) -> tuple[float, float]:
+    return made.config.views.hold, made.config.views.end
+
+
+def test_number_and_shares_of_groups_are_found_in_the_rows():
+    x = unequal()
+    made = plan(DataProfile.of(x), Asked(), Starts(x, 0))
+    assert (made.n_clusters, made.shares) == (3, "auto")
+    np.testing.assert_allclose(made.prior, [0.625, 0.25, 0.125])
+    choice, reason = reasons(made)["n_clusters"]
+    assert choice == "3" and "next would be" in reason
+    choice, reason = reasons(made)["prior"]
+    assert choice == "auto" and reason.endswith(": 62%, 25%, 12%")
+    assert pseudo_labelled(made) == [(0.7, True), (1, False)]
+    assert walks(made) == (0.0, 0.01), "single steps: the partition says what hangs together"
+    assert GEDI(random_state=0).plan(x) == made, "these are the defaults"
+    given = plan(DataProfile.of(x), Asked(3), Starts(x, 0))
+    assert (given.prior, given.stages, given.config) == (made.prior, made.stages, made.config)
+    assert "n_clusters" not in reasons(given), "there is nothing to decide"
+
+
+def test_one_group_may_be_the_answer():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    made = plan(DataProfile.of(x), Asked(), Starts(x, 0))
+    assert (made.n_clusters, made.prior) == (1, (1.0,))
+
+
+@pytest.mark.parametrize("n_clusters", [None, 3])
+def test_with_a_uniform_prior_nothing_starts_from_a_partition(n_clusters):
+    x = unequal()
+    made = plan(DataProfile.of(x), Asked(n_clusters, prior="uniform"), Starts(x, 0))
+    assert (made.n_clusters, made.shares) == (3, "uniform")
+    np.testing.assert_allclose(made.prior, 1 / 3)
+    assert reasons(made)["prior"] == ("uniform", "asked for")
+    assert pseudo_labelled(made) == [(1, False)]
+    assert walks(made) == (0.3, 0.8)
+    without = plan(DataProfile.of(x), Asked(3))
+    assert (without.stages, without.config, without.prior) == (made.stages, made.config, made.prior)
+
+
+@pytest.mark.parametrize("starts", [None, Starts(unequal(), 0)])
+def test_a_given_prior_is_looked_for_from_a_partition(starts):
+    made = planned(DataProfile(240, 2), n_clusters=3, starts=starts, prior=[0.2, 0.5, 0.3])
+    assert (made.prior, made.shares) == ((0.2, 0.5, 0.3), "given"), "in the order given"
+    assert pseudo_labelled(made) == [(0.7, True), (1, False)]
+    assert walks(made) == (0.0, 0.01)
+
+
+@pytest.mark.parametrize("method", ["swav", "jem", "gedi-no-prior", "gedi-as-printed"])
+@pytest.mark.parametrize("prior", ["auto", [0.6, 0.4]])
+def test_methods_without_invariance_and_prior_start_from_no_partition(method, prior):
+    x = unequal((100, 50))
+    made = plan(DataProfile.of(x), Asked(2, method, prior), Starts(x, 0))
+    own = plan(DataProfile.of(x), Asked(2, method, "uniform"), Starts(x, 0))
+    assert (made.stages, made.config) == (own.stages, own.config)
+    assert made.prior == ((0.5, 0.5) if prior == "auto" else (0.6, 0.4))
+
+
+def test_what_a_user_set_of_walks_and_pseudo_labels_wins_over_a_start():
+    x = unequal((100, 50))
+    starts = Starts(x, 0)
+    assert walks(planned(DataProfile.of(x), starts=starts, config={"views.hold": 0.5})) == (0.5, 0.8)
+    assert walks(planned(DataProfile.of(x), starts=starts, config={"views.end": 0.6})) == (0.3, 0.6)
+    off = planned(DataProfile.of(x), starts=starts, config={"objectives.pseudo-labels.share": 0})
+    assert pseudo_labelled(off) == [(1, False)]
+    assert off.shares == "auto"
+
+
+def test_groups_are_looked_for_in_columns_scaled_as_asked():
+    x = unequal((100, 50)) * [1.0, 1e-4]
+    x[:50, 1] += 12e-4  # two more groups, which only scaled columns show
+    assert plan(DataProfile.of(x), Asked(config={"data.scaling": "none"}), Starts(x, 0)).n_clusters == 2
+    assert plan(DataProfile.of(x), Asked(), Starts(x, 0)).n_clusters == 3
+
+
+def test_a_number_that_cannot_be_looked_for_is_said():
+    refused("n_clusters is looked for in the rows, and there are none here: give it", n_clusters=None)
+    made = planned(GREY, n_clusters=None)
+    assert made.n_clusters == 8
+    assert reasons(made)["n_clusters"] == ("8", "the number is not looked for in images: give n_clusters")
+    assert made.shares == "uniform"
+    refused(r"there is no prior 'unifrom'; did you mean 'uniform'\?", prior="unifrom")
+
+
+def test_the_shares_of_a_plan_are_known_after_a_file_and_were_given_in_older_ones():
+    x = unequal((100, 50))
+    tree = plan(DataProfile.of(x), Asked(2), Starts(x, 0)).tree()
+    assert Plan.from_tree(json.loads(json.dumps(tree))).shares == "auto"
+    del tree["shares"]
+    assert Plan.from_tree(tree).shares == "given"
 
 
 # budgets
@@ -274,7 +429,7 @@ def test_small_pictures_are_vectors_unless_asked_otherwise():
     small = DataProfile(500, 64, (8, 8, 1))
     made = planned(small)
     assert (made.config.data.name, made.config.encoder.name) == ("vector", "fourier-mlp")
-    assert made.config.sampler.name == "mala"
+    assert (made.config.density.name, made.config.sampler) == ("multi-noise-energy", None)
     assert reasons(made)["data"] == (
         "vector",
         "images of 8 × 8 pixels are small: a perceptron does better, and faster",
@@ -426,6 +581,7 @@ def test_text_as_typed_on_a_command_line_is_understood():
 
 def all_plans():
     yield planned(prior=[0.7, 0.3], seed=5, budget="quick")
+    yield planned(WIDE)
     yield planned(WIDE, config={"sampler.storage": "bfloat16", "objectives.pseudo-labels.share": 0.2})
     yield planned(GREY)
     yield planned(COLOUR, "swav+cluster-energy", views="photos")
@@ -449,7 +605,8 @@ def test_a_plan_is_the_same_after_a_file(made):
 def test_all_settings_of_a_plan_asked_for_again_are_the_same_plan(made):
     examples = ExamplesProfile(600, 3, (0.6, 0.4)) if methods[made.method].needs_examples else None
     own = made.config.encoder.name == "user"
-    asked = Asked(2, made.method, made.prior, "auto", made.budget, made.seed, made.config.tree(), own, examples)
+    prior = made.prior if made.shares == "given" else made.shares
+    asked = Asked(2, made.method, prior, "auto", made.budget, made.seed, made.config.tree(), own, examples)
     again = plan(made.data, asked)
     assert (again.config, again.stages, again.prior, again.seed) == (
         made.config,

@@ -19,17 +19,20 @@ def build_network(
     bandwidth: float,
     generator: torch.Generator,
     references: Float[Tensor, "k d"],
+    held_out: Float[Tensor, "h d"],
     module: nn.Module | None = None,
 ) -> EnergyClassifier:
-    """An untrained network; `references` are rows that the density keeps, `module` an encoder the user gave."""
+    """An untrained network; the density is built from `references`, `module` is an encoder the user gave."""
     c = plan.config
+    noise = None if c.density is None else c.density.level(bandwidth)
     n_outputs = plan.n_clusters if needs_projection(c.head.labels) else None
-    context = EncoderContext(n_features, c.data.image_shape, bandwidth, n_outputs, generator, module)
+    context = EncoderContext(n_features, c.data.image_shape, bandwidth, n_outputs, generator, module, noise)
     encoding = c.encoder.build(context)
     if c.density is None:
         density: DensityModule = ClusterEnergyModule()
     else:
-        density = c.density.build(DensityContext(n_features, plan.n_clusters, generator, references))
+        of_data = (bandwidth, generator, references, held_out)
+        density = c.density.build(DensityContext(n_features, plan.n_clusters, encoding.n_embedding, *of_data))
     modules = {name: objective.module(encoding.n_embedding) for name, objective in c.objectives.items()}
     return EnergyClassifier(
         encoding.encoder,

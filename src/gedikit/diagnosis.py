@@ -7,6 +7,9 @@ Each loss has a known optimum, so a run that missed one says so itself. Four way
 3. label inconsistency: x and x′ get different labels;
 4. the posterior ignores x: p(y|x) is one constant vector while the density still varies. No single loss
    shows it; the mutual information I(x; y) does.
+
+Where none of these happened the result may still be one of several: partitions of the data that are as good as the
+one the training started from. The verdict is then "uncertain".
 """
 
 from dataclasses import dataclass
@@ -19,12 +22,20 @@ from numpy.typing import NDArray
 from gedikit import objectives
 from gedikit.fitted import FittedModel
 
-HEALTHY = "healthy"
+HEALTHY, UNCERTAIN = "healthy", "uncertain"
+_SURE = 0.6  # expected agreement (ARI) of the starting partition with its rivals
+_KEPT = 0.7  # agreement of the labels with the starting partition
+_ACROSS = 0.8  # how often the ends of long walks share a label
+_INCONSISTENT, _TOUCHING = 0.8, 0.9  # how often x and x′ share a label
 _ADVICE = {
     HEALTHY: "No failure mode was detected.",
     "representation collapse": (
         "Train with the generative term (method 'gedi'), which this collapse cannot satisfy, or start "
         "from another random_state; check that the data is not constant after scaling."
+    ),
+    UNCERTAIN: (
+        "Look at the clusters before you rely on them. Another number of clusters (n_clusters) or the shares you "
+        "expect (prior) may settle it."
     ),
     "cluster collapse": (
         "Raise objectives.prior.weight above objectives.invariance.weight (for example 30 and 10), or use a method "
@@ -98,12 +109,13 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
             "confidence": float(p.amax(-1).mean()),
             "largest_cluster": float(p.mean(0).amax()),
             "least_used_cluster": float((p.mean(0) / log_prior.exp()).amin()),
-            "agreement_of_views": float((logits.argmax(-1) == view.argmax(-1)).double().mean()),
+            "agreement_nearby": float((logits.argmax(-1) == view.argmax(-1)).double().mean()),
             "spread_of_outputs": float(logits.std(0).amax()) if len(z) > 1 else 0.0,
             "spread_of_log_density": float(density.std()) if len(z) > 1 else 0.0,
         }
     kept = ("generative", "energy_gap", "effective_samples", "acceptance")
-    return numbers | {f"training_{name}": last[name] for name in kept if name in last}
+    seen: dict[str, float] = fitted.info.get("evidence", {})
+    return numbers | {f"training_{name}": last[name] for name in kept if name in last} | seen
 
 
 def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
@@ -123,9 +135,19 @@ def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
                 f"the mutual information between points and clusters is {n['mutual_information']:.2g} of "
                 f"{n['prior_optimum']:.3g} nats, while the log-density varies by {n['spread_of_log_density']:.2g}"
             )
-        if n["agreement_of_views"] < 0.9:
+        if n.get("agreement_of_views", 1.0) < _INCONSISTENT:
             return "label inconsistency", (
-                f"a point and its slightly moved copy share a cluster in only {n['agreement_of_views']:.0%} of "
+                f"a row and its view share a cluster in only {n['agreement_of_views']:.0%} of cases"
+            )
+        # a fit that starts from a partition is measured against that
+        if "kept_of_start" not in n and n.get("agreement_of_long_walks", 1.0) < _ACROSS:
+            return "label inconsistency", (
+                "clusters cut through what hangs together: the ends of a walk along neighbours share a cluster in "
+                f"only {n['agreement_of_long_walks']:.0%} of cases"
+            )
+        if n["agreement_nearby"] < _TOUCHING:
+            return "label inconsistency", (
+                f"a point and its slightly moved copy share a cluster in only {n['agreement_nearby']:.0%} of "
                 f"cases; the invariance loss is {n['invariance']:.3g} against 0 at best"
             )
         if n["invariance"] > 0.5 * n["prior_optimum"]:
@@ -140,7 +162,28 @@ def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
     gap = abs(n.get("training_energy_gap", 0.0))
     if gap > 10 * fitted.n_features + 10 or n.get("training_acceptance", 1.0) < 0.05:
         return "density not learned", f"data and model samples differ by {gap:.3g} nats in log-density"
+    doubt = _doubt(n)
+    if fitted.n_clusters > 1 and doubt:
+        return UNCERTAIN, doubt
+    agree = n.get("agreement_of_views", n["agreement_nearby"])
     return HEALTHY, (
         f"the clusters carry {n['mutual_information']:.3g} of {n['prior_optimum']:.3g} nats, views agree in "
-        f"{n['agreement_of_views']:.1%} of cases"
+        f"{agree:.1%} of cases"
     )
+
+
+def _doubt(n: dict[str, float]) -> str:
+    """Why the clusters may be others, if there is a reason."""
+    if n.get("start_agreement", 1.0) < _SURE:
+        return (
+            "several partitions of the data are about as good: the one that was chosen agrees with a typical rival "
+            f"by {max(n['start_agreement'], 0):.0%} (adjusted Rand index)"
+        )
+    if n.get("kept_of_start", 1.0) < _KEPT:
+        return (
+            "the network ended with other clusters than it started from: they agree by "
+            f"{max(n['kept_of_start'], 0):.0%} (adjusted Rand index)"
+        )
+    if n.get("agreement_of_views", 1.0) < _TOUCHING:
+        return f"the clusters touch: a row and its view share one in only {n['agreement_of_views']:.0%} of cases"
+    return ""

@@ -1,5 +1,6 @@
 """The scikit-learn face of the project."""
 
+import dataclasses
 import signal
 import threading
 import warnings
@@ -10,6 +11,7 @@ from types import FrameType
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -26,12 +28,14 @@ from gedikit.callbacks import Callback, ProgressLine
 from gedikit.components import expand, merge
 from gedikit.config import Execution
 from gedikit.diagnosis import Diagnosis, diagnose
-from gedikit.errors import GediWarning
+from gedikit.errors import DataError, GediWarning, UsageError
 from gedikit.fitted import FittedModel
 from gedikit.modalities import Image
-from gedikit.planning import Asked, Plan, plan, split_execution
+from gedikit.planning import AUTO, GIVEN, Asked, Decision, Plan, check_rows, plan, split_execution
 from gedikit.profile import DataProfile, as_rows
+from gedikit.starts import Starts
 from gedikit.symbolic import Constraint
+from gedikit.tables import ColumnOptions, TableEncoding
 from gedikit.training.callbacks import FitView
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import Checkpoint, fit
@@ -44,15 +48,17 @@ _DTYPES = [np.float64, np.float32, np.uint8]
 class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, DensityMixin, BaseEstimator):
     """Clusters, density and samples from one network trained without labels.
 
+    Rows are an array, in which NaN is a gap, or a DataFrame of numbers, booleans, categories, dates, ids and gaps.
+
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters.
+    n_clusters : int or "auto", default="auto"
+        Number of clusters; "auto" looks for it in the data (for images it must be given).
     method : str, default="gedi"
         A name from the table that `gedikit methods` prints, or objectives and a density joined by "+", such as
         "swav+cluster-energy".
-    prior : array-like of shape (n_clusters,), default=None
-        How often each cluster is expected; None means equally often.
+    prior : "auto", "uniform" or array-like of shape (n_clusters,), default="auto"
+        How often each cluster is expected: as found in the data, equally often, or as given.
     views : str, default="auto"
         What pictures are of, which decides how views of them are made: "photos", "drawings", "writing" or "things".
         "auto" takes views that are safe for any picture. Also any registered views by name.
@@ -70,6 +76,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         `gedikit settings` lists them.
     random_state : int, RandomState or None, default=None
         The same integer gives the same model, bit for bit on a CPU.
+    columns : ColumnOptions or dict, default=None
+        What columns are, where that is not to be inferred: ``{"drop": ["notes"], "ids": ["customer"],
+        "types": {"region": "category"}, "columns": [...], "label": "species"}``, any of them. Columns of an array
+        are called x0, x1 ...
     image_shape : tuple of int, default=None
         (height, width, channels) where rows are images, flattened in this order. Arrays of shape
         (n_samples, height, width) or (n_samples, height, width, channels) need not say so.
@@ -87,17 +97,22 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         Cluster of each training row.
     plan_ : Plan
         Everything that was decided about the fit, with reasons.
+    encoding_ : TableEncoding or None
+        What each column of a DataFrame, or of an array with gaps, is taken for; None for other arrays.
     n_features_in_ : int
-        Number of features seen during fit.
+        Number of columns seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of a DataFrame.
     n_iter_ : int
         Iterations run.
     history_ : list of dict
         Losses and health signs over the training, at most 1024 rows.
     values_ : ndarray of shape (n_clusters,)
         What each cluster stands for, after `fit_examples`.
-    log_normaliser_ : float or None
-        log Γ: `score_samples(X) - log_normaliser_` is a log-likelihood in nats. None where it cannot be
-        estimated (more than three features, or a method without a density).
+    normalised_ : bool
+        Whether `score_samples` is a log-likelihood in nats, in the units of the data. False for energies whose
+        normaliser is not known (images) and for tables with categories or gaps, where only differences mean
+        something.
 
     Examples
     --------
@@ -114,16 +129,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = "auto",
         *,
         method: str = "gedi",
-        prior: ArrayLike | None = None,
+        prior: ArrayLike | str = "auto",
         views: str = "auto",
         budget: str = "default",
         max_iter: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
         config: Mapping[str, Any] | None = None,
+        columns: ColumnOptions | Mapping[str, Any] | None = None,
         image_shape: tuple[int, ...] | None = None,
         encoder: nn.Module | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -139,6 +155,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.config = config
+        self.columns = columns
         self.image_shape = image_shape
         self.encoder = encoder
         self.random_state = random_state
@@ -147,14 +164,15 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
 
     def plan(self, X: ArrayLike) -> Plan:
         """What `fit(X)` would do, with a reason for each decision; nothing is fitted."""
-        rows, shape = _as_rows(X)
-        x = check_array(rows, dtype=_DTYPES, ensure_min_samples=2, estimator=self)
-        return self._planned(x, shape)
+        read = self._read(X)
+        made, _ = plan_rows(read.x, read.image_shape, self._asked(None), read.encoding)
+        return made
 
     def fit(self, X: ArrayLike, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: ARG002
         """Train on the rows of X; y is ignored.
 
-        Ctrl-C ends the training early and keeps the model, with a warning; a second one aborts.
+        Columns of a DataFrame that are ids, labels or of one value are not trained on, with a warning that names
+        them. Ctrl-C ends the training early and keeps the model, with a warning; a second one aborts.
         """
         return self._fit(X, callbacks)
 
@@ -170,20 +188,39 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         return self._fit(X, callbacks, Rules.of(constraint, examples))
 
     def _fit(self, X: ArrayLike, callbacks: Sequence[Callback], rules: Rules | None = None) -> Self:
-        rows, shape = _as_rows(X)
-        x = validate_data(self, rows, dtype=_DTYPES, ensure_min_samples=2)
+        read = self._read(X)
         if rules is not None:
-            rules.check(len(x), self.n_clusters)
-        made = self._planned(x, shape, rules)
+            rules.check(len(read.x), _number(self.n_clusters) or rules.constraint.variables[0].size)
+        asked = self._asked(rules)
+        validate_data(self, _as_rows(X)[0], skip_check_array=True)  # notes the number and the names of columns
+        if read.encoding is not None:
+            _tell_set_aside(read.encoding, ColumnOptions.of(self.columns))
+        made, starts = plan_rows(read.x, read.image_shape, asked, read.encoding)
         with ExitStack() as stack:
             shown = [stack.enter_context(ProgressLine())] if self.verbose else []
-            return self.fit_planned(made, x, [*callbacks, *shown, stack.enter_context(_CtrlC())], rules=rules)
+            watching = [*callbacks, *shown, stack.enter_context(_CtrlC())]
+            return self.fit_planned(made, read.x, watching, encoding=read.encoding, rules=rules, starts=starts)
 
-    def _planned(self, x: NDArray[Any], shape: tuple[int, ...], rules: Rules | None = None) -> Plan:
-        """The plan for validated rows; `shape` is that of images which came as an array of images."""
-        asked = self._asked(rules)
-        given = Image.of({"shape": asked.config.get("data", {}).get("shape", ())}).shape
-        return plan(DataProfile.of(x, shape or tuple(self.image_shape or given)), asked)
+    def _read(self, X: ArrayLike) -> "_Rows":
+        """Rows of finite numbers from whatever X is; nothing is noted."""
+        rows, shape = _as_rows(X)
+        tree, _ = split_execution(self.config)
+        given = Image.of({"shape": tree.get("data", {}).get("shape", ())}).shape
+        shape = shape or tuple(self.image_shape or given)
+        check = {"dtype": _DTYPES, "ensure_min_samples": 2, "estimator": self, "input_name": "X"}
+        if shape:
+            images = check_array(rows, **check, ensure_all_finite=False)
+            if not _all_finite(images):
+                first = int((~np.isfinite(images)).any(1).argmax())
+                raise DataError(f"X holds images with values that are NaN or infinite, the first in row {first}")
+            return _Rows(images, shape)
+        if not isinstance(rows, pd.DataFrame):
+            rows = check_array(rows, **check, ensure_all_finite=False)
+            if self.columns is None and _all_finite(rows):
+                return _Rows(rows)
+            rows = pd.DataFrame(rows, columns=_positions(rows.shape[1]))
+        encoding = TableEncoding.infer(rows, ColumnOptions.of(self.columns), "X")
+        return _Rows(check_array(encoding.encode(rows, "X"), **check), (), encoding)
 
     def fit_planned(
         self,
@@ -191,23 +228,35 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         x: NDArray[Any],
         callbacks: Sequence[Callback] = (),
         *,
+        encoding: TableEncoding | None = None,
+        feature_names: Sequence[str] = (),
         rules: Rules | None = None,
+        starts: Starts | None = None,
         checkpoint: Checkpoint | None = None,
         history: History | None = None,
     ) -> Self:
-        """Compute a plan on validated rows, going on from `checkpoint` and `history` if given."""
+        """Compute a plan on rows of finite numbers, going on from `checkpoint` and `history` if given.
+
+        `encoding` says which table the rows stand for, and `feature_names` are the names of its columns.
+        """
         result = fit(
             plan,
             x,
             execution=self._execution(),
             encoder=self.encoder,
             rules=rules,
+            starts=starts,
             callbacks=callbacks,
             checkpoint=checkpoint,
             history=history,
         )
         self.fitted_ = result.fitted
-        self.n_features_in_ = x.shape[1]
+        self.encoding_ = encoding
+        if encoding is not None:
+            self.fitted_.info["table"] = encoding.tree()
+        self.n_features_in_ = x.shape[1] if encoding is None else len(encoding.columns)
+        if feature_names:
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
         self.n_iter_ = result.state.iteration
         self.history_ = result.history.rows
         self.labels_ = self.fitted_.training_labels
@@ -227,9 +276,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         if isinstance(self.random_state, int | np.integer):
             seed = int(self.random_state)
         return Asked(
-            self.n_clusters,
+            _number(self.n_clusters),
             self.method,
-            None if self.prior is None else np.asarray(self.prior),
+            self.prior if isinstance(self.prior, str) else np.asarray(self.prior),
             self.views,
             self.budget,
             seed,
@@ -259,16 +308,30 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         return self._fitted().features(self._validated(X))
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Unnormalised log-density of each row: higher is more normal."""
+        """Log-likelihood of each row in nats; unless `normalised_`, a log-density that ranks rows."""
         return self._fitted().log_density(self._validated(X))
 
     def score(self, X: ArrayLike, y: Any = None) -> float:  # noqa: ARG002
-        """Mean log-density of the rows, normalised where `log_normaliser_` is known."""
-        return float(self.score_samples(X).mean() - (self.log_normaliser_ or 0.0))
+        """Mean of `score_samples`; an error for tables with categories or gaps, which have no log-likelihood."""
+        check_is_fitted(self, "fitted_")
+        if self.encoding_ is not None:
+            self.encoding_.check_likelihood()
+        return float(self.score_samples(X).mean())
 
     def outlier_score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Share of the training data that is more typical than each row: near 1 is strange."""
-        return self._fitted().outlier_score(self.score_samples(X))
+        """Share of the training rows that are less strange than each row: near 1 is an outlier.
+
+        It looks at two noise levels, and outliers among the training rows do not mislead it as they do
+        `score_samples`.
+        """
+        return self._fitted().outlier_score(self._validated(X))
+
+    def outlier_reasons(self, X: ArrayLike) -> NDArray[np.float64]:
+        """What each column adds to how strange a row is; the largest of a row is its reason."""
+        fitted = self._fitted()
+        if fitted.outliers is None:
+            raise UsageError("reasons are told of rows of numbers whose density was learned, not of images")
+        return fitted.outliers.reasons(fitted.to_scaled(self._validated(X)))
 
     def sample(
         self,
@@ -278,8 +341,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         start: str = "buffer",
         cluster: int | None = None,
         random_state: int | None = None,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """New rows by Langevin dynamics, with the cluster of each.
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """New rows, with the cluster of each: a table with the columns and types of the one fitted, or an array.
 
         start="buffer" goes on from the chains of the training, "noise" begins anew: uniformly in the
         domain or, for images, with noise that has the data's mean and covariance;
@@ -289,7 +352,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         x, info = fitted.sample(n_samples, steps=steps, start=start, cluster=cluster, seed=seed)
         self.sample_info_ = info._asdict()
-        return x, fitted.labels(x)
+        labels = fitted.labels(x)
+        if self.encoding_ is None:
+            return x, labels
+        table = self.encoding_.decode(x)
+        return table if hasattr(self, "feature_names_in_") else table.to_numpy(), labels
 
     def diagnose(self, X: ArrayLike | None = None) -> Diagnosis:
         """Which failure mode the fit has hit, if any; X is a batch that was not trained on, where there is one."""
@@ -307,6 +374,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         fitted.info["history"] = self.history_
         if hasattr(self, "feature_names_in_"):
             fitted.info["feature_names"] = self.feature_names_in_.tolist()
+        if self.columns is not None:
+            fitted.info["columns"] = ColumnOptions.of(self.columns).tree()
         fitted.save(Path(path))
 
     @classmethod
@@ -319,24 +388,27 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         """An estimator around a fitted model; its parameters repeat the fit."""
         made = fitted.plan
         config = made.config.tree()
+        config["data"].pop("codes", None)  # which columns these are is found in the table
         optimiser = config["optimiser"]
-        uniform = np.allclose(fitted.prior, 1 / fitted.n_clusters)
         model = cls(
             fitted.n_clusters,
             method=made.method,
-            prior=None if uniform else fitted.prior,
+            prior=fitted.prior if made.shares == GIVEN else made.shares,
             budget=made.budget,
             max_iter=optimiser["iterations"],
             batch_size=optimiser["batch_size"],
             learning_rate=optimiser["learning_rate"],
             config=config,
+            columns=fitted.info.get("columns"),
             image_shape=made.data.image_shape or None,
             encoder=encoder,
             random_state=made.seed,
             device=device,
         )
         model.fitted_ = fitted
-        model.n_features_in_ = fitted.n_features
+        table = fitted.info.get("table")
+        model.encoding_ = None if table is None else TableEncoding.from_tree(table)
+        model.n_features_in_ = fitted.n_features if table is None else len(table["columns"])
         model.n_iter_ = fitted.info["iterations"]
         model.labels_ = fitted.training_labels
         if "feature_names" in fitted.info:
@@ -352,8 +424,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         return np.array(info["values"])
 
     @property
-    def log_normaliser_(self) -> float | None:
-        return self._fitted().log_normaliser
+    def normalised_(self) -> bool:
+        return self._fitted().normalised and not (self.encoding_ and self.encoding_.without_likelihood)
 
     @property
     def _n_features_out(self) -> int:
@@ -365,13 +437,79 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         return fitted
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
+        """Rows as the model was trained on: columns of a DataFrame by name, those of an array by position."""
         check_is_fitted(self, "fitted_")
         rows, _ = _as_rows(X)
-        x: NDArray[Any] = validate_data(self, rows, dtype=_DTYPES, reset=False)
-        return x
+        encoding = self.encoding_
+        if encoding is None:
+            x = validate_data(self, rows, dtype=_DTYPES, ensure_all_finite=False, reset=False)
+            if _all_finite(x):
+                return np.asarray(x)
+            encoding = TableEncoding.of_numbers(_positions(x.shape[1]))
+            rows = pd.DataFrame(x, columns=_positions(x.shape[1]))
+        elif not isinstance(rows, pd.DataFrame):
+            x = validate_data(self, rows, dtype=None, ensure_all_finite=False, reset=False)
+            rows = pd.DataFrame(x, columns=[column.name for column in encoding.columns])
+        encoded: NDArray[Any] = check_array(encoding.encode(rows, "X"), dtype=_DTYPES, estimator=self)
+        return encoded
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def plan_rows(
+    x: NDArray[Any], image_shape: tuple[int, ...], asked: Asked, encoding: TableEncoding | None = None
+) -> tuple[Plan, Starts]:
+    """The plan for rows of finite numbers, which may stand for a table, and the partitions it was made from."""
+    check_rows(x, asked.n_clusters or 1)
+    codes = () if encoding is None else encoding.codes
+    if codes:
+        asked = dataclasses.replace(asked, config=merge(dict(asked.config), {"data": {"codes": codes}}))
+    starts = Starts(x, asked.seed, codes)
+    made = plan(DataProfile.of(x, image_shape), asked, starts)
+    if encoding is None:
+        return made, starts
+    decision = Decision("columns", encoding.summary(), "; ".join(encoding.notes) or "as they look")
+    return dataclasses.replace(made, decisions=(decision, *made.decisions)), starts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Rows of finite numbers, and what they stand for."""
+
+    x: NDArray[Any]
+    image_shape: tuple[int, ...] = ()
+    encoding: TableEncoding | None = None
+
+
+def _tell_set_aside(encoding: TableEncoding, options: ColumnOptions) -> None:
+    """Warn of columns that are not trained on though nobody said so."""
+    aside = [c for c in encoding.columns if not c.learned and options.kind_of(c.name) is None]
+    if aside:
+        why = [f"{column.name!r} ({column.note.partition(';')[0] or 'a label'})" for column in aside]
+        warnings.warn(GediWarning(f"not trained on: {', '.join(why)}; `columns` changes that"), stacklevel=4)
+
+
+def _positions(n_columns: int) -> list[str]:
+    """What columns of an array are called."""
+    return [f"x{i}" for i in range(n_columns)]
+
+
+def _all_finite(x: NDArray[Any]) -> bool:
+    return x.dtype.kind != "f" or bool(np.isfinite(x).all())
+
+
+def _number(n_clusters: Any) -> int | None:
+    if isinstance(n_clusters, str):
+        if n_clusters != AUTO:
+            raise UsageError(f"n_clusters must be a number or {AUTO!r}, not {n_clusters!r}")
+        return None
+    return int(n_clusters)
 
 
 def _as_rows(X: ArrayLike) -> tuple[ArrayLike, tuple[int, ...]]:

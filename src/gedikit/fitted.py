@@ -21,6 +21,7 @@ from gedikit.config import Execution
 from gedikit.errors import UsageError
 from gedikit.modalities import Scaler
 from gedikit.model import EnergyClassifier, frozen
+from gedikit.outlyingness import OutlierModel
 from gedikit.planning import Plan
 from gedikit.samplers import Box, SampleInfo
 from gedikit.storage import damaged, read_tensors, write_tensors
@@ -39,6 +40,7 @@ class Predictions:
     log_p: NDArray[np.float64]  # of the label
     second_log_p: NDArray[np.float64]  # of the second most probable cluster; that of the label if there is one only
     log_density: NDArray[np.float64]
+    outlier_score: NDArray[np.float64]  # share of the training rows that are less strange
 
     @property
     def confidence(self) -> NDArray[np.float64]:
@@ -58,8 +60,9 @@ class FittedModel:
     bandwidth: float
     buffer: Float[Tensor, "b d"]
     step_size: float
-    log_normaliser: float | None  # log Γ in the units of the data, where it could be estimated
+    log_normaliser: float | None  # log Γ in the units of the data, where it is known
     quantiles: NDArray[np.float64]  # of the training data's log-density
+    outliers: OutlierModel | None  # how strange rows are; None: by their log-density
     training_labels: NDArray[np.int64]
     reference: Float[Tensor, "r d"]  # some training rows, scaled: for diagnosis without the data
     info: dict[str, Any]
@@ -104,12 +107,17 @@ class FittedModel:
             z = self.to_scaled(x[start : start + _BLOCK])
             yield len(z), nn.functional.pad(z, (0, 0, 0, _BLOCK - len(z)))
 
+    @property
+    def normalised(self) -> bool:
+        """Whether log-densities are log-likelihoods in nats, in the units of the data."""
+        return self.log_normaliser is not None
+
     def evaluate(self, x: NDArray[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         """(scores of the clusters, log-density), block by block."""
         for n, z in self.blocks(x):
             with torch.inference_mode():
                 scores, density = self._scores_and_density(z)
-                density = self._confined(density, z)
+                density = self._confined(density, z).double() - (self.log_normaliser or 0.0)
             yield scores[:n], density[:n]
 
     def _scores_and_density(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,12 +134,18 @@ class FittedModel:
             best = scores.double().log_softmax(-1).topk(min(2, scores.shape[-1]), dim=-1).values
             parts.append((scores.argmax(-1), best[:, 0], best[:, -1], density.double()))
         if not parts:
-            return Predictions(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
-        labels, *others = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
-        return Predictions(labels.astype(np.int64), *others)
+            return Predictions(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0), np.empty(0))
+        labels, first, second, log_density = (
+            torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
+        )
+        if self.outliers is not None:
+            strange = self.outlier_score(x)
+        else:  # before the training rows were looked at, there is nothing to compare with
+            strange = self.outlier_score_of(log_density) if len(self.quantiles) else np.zeros(len(x))
+        return Predictions(labels.astype(np.int64), first, second, log_density, strange)
 
     def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """f(x) = log p(x) + log Γ; see `to_scaled` and `_confined` for points outside the domain."""
+        """log p(x), or unless `normalised` log p(x) + log Γ; see `_confined` for points outside the domain."""
         return self._collect(x, lambda _, density: density)
 
     def posterior(self, x: NDArray[Any]) -> NDArray[np.float64]:
@@ -151,8 +165,14 @@ class FittedModel:
         for n, z in self.blocks(x):
             yield self.network.score(z)[:n]
 
-    def outlier_score(self, log_density: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Share of the training data that is more typical: 0 is the most typical, 1 stranger than all."""
+    def outlier_score(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        """Share of the training data that is less strange: near 0 is typical, near 1 stranger than all."""
+        if self.outliers is None:
+            return self.outlier_score_of(self.log_density(x))
+        return self.outliers.share(self.outliers.strangeness(self.to_scaled(x)))
+
+    def outlier_score_of(self, log_density: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same where log-densities alone say how strange rows are."""
         more_typical: NDArray[np.float64] = 1 - np.interp(
             log_density, self.quantiles, np.linspace(0, 1, len(self.quantiles)), left=0, right=1
         )
@@ -270,10 +290,11 @@ class FittedModel:
         return torch.multinomial(weights, n, replacement=True, generator=generator)
 
     def _exact_block(self, n: int, cluster: int | None, generator: torch.Generator) -> Tensor:
-        """Samples of a normalised density; for one cluster the candidates are weighted by p(y|x)."""
-        if cluster is None:
-            return self.network.density.sample(n, generator)
-        candidates = self.network.density.sample(_CANDIDATES * n, generator)
+        """Samples of a normalised density; for one cluster, unless it knows better, weighted by p(y|x)."""
+        density = self.network.density
+        if cluster is None or density.samples_clusters:
+            return density.draw(self.network, n, cluster, generator)
+        candidates = density.draw(self.network, _CANDIDATES * n, None, generator)
         return candidates[self._by_posterior(candidates, n, cluster, generator)]
 
     def save(self, path: Path) -> None:
@@ -281,6 +302,8 @@ class FittedModel:
         tensors |= {f"assignment.{k}": v for k, v in self.assignment.tensors().items()}
         tensors |= {"box.low": self.box.low, "box.high": self.box.high}
         tensors |= {"buffer": self.buffer, "reference": self.reference}
+        if self.outliers is not None:
+            tensors |= {f"outliers.{k}": v for k, v in self.outliers.tensors().items()}
         tensors |= {
             name: torch.from_numpy(np.ascontiguousarray(value))
             for name, value in (
@@ -319,9 +342,11 @@ class FittedModel:
             )
         with damaged(path):
             n_features = len(tensors["scaler.mean"])
-            blank = torch.zeros(0, n_features)
-            network = build_network(plan, n_features, bandwidth, torch.Generator(), blank, copy.deepcopy(encoder))
-            _load_weights(network, weights)
+            no_rows = torch.zeros(0, n_features)
+            network = build_network(
+                plan, n_features, bandwidth, torch.Generator(), no_rows, no_rows, copy.deepcopy(encoder)
+            )
+            load_weights(network, weights)
             rule, spread = meta["assignment"]["rule"], meta["assignment"]["spread"]
             placed = {name: tensor.to(device) for name, tensor in _under("assignment.", tensors).items()}
             step_size = float("nan") if meta["step_size"] is None else float(meta["step_size"])
@@ -337,13 +362,14 @@ class FittedModel:
                 step_size,
                 meta["log_normaliser"],
                 tensors["quantiles"].numpy(),
+                OutlierModel.from_tensors(strange) if (strange := _under("outliers.", tensors)) else None,
                 tensors["training_labels"].numpy(),
                 tensors["reference"].to(device),
                 dict(meta["info"]),
             )
 
 
-def _load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
+def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
     """As `load_state_dict`, with buffers that have as many rows as were saved."""
     for name, buffer in list(network.named_buffers()):
         if name in weights and weights[name].shape != buffer.shape:

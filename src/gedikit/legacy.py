@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gedikit.components import as_tree
+from gedikit.components import as_tree, merge
 from gedikit.config import Execution
 from gedikit.flat_settings import new_config
 from gedikit.methods import methods
-from gedikit.planning import Asked, ExamplesProfile, Plan, plan, split_execution
+from gedikit.planning import UNIFORM, Asked, ExamplesProfile, Plan, plan, split_execution
 from gedikit.profile import DataProfile
 
 FIRST_WITH_PLANS = 2  # the format of files
@@ -31,6 +31,7 @@ def model(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> tuple[dict[
         user_encoder=info.get("brought", False),
     )
     kept = {_RENAMED.get(name, name): tensor for name, tensor in tensors.items() if name != "prior"}
+    kept["quantiles"] = kept["quantiles"] - (meta["log_normaliser"] or 0.0)  # they were not normalised then
     return kept, {**meta, "plan": made.tree(), "execution": as_tree(execution), "info": info}
 
 
@@ -49,13 +50,17 @@ def plan_of(
     if user_encoder:
         tree.pop("encoder", None)
     name = _name_of(method, settings)
+    if methods[name].density is not None:
+        tree.setdefault("density", {}).setdefault("name", methods[name].density)
     profile = DataProfile(n_rows, n_features, tuple(settings.get("image_shape", ())))
+    if not profile.image_shape:  # no partition of the rows was looked for then
+        tree = merge({"objectives": {"pseudo-labels": {"share": 0.0}}}, tree)
     # models that learned from a constraint are used, not trained: any examples will do
     examples = ExamplesProfile(n_rows, 1, tuple(prior)) if methods[name].needs_examples else None
     asked = Asked(
         len(prior),
         name,
-        prior,
+        UNIFORM if np.allclose(prior, 1 / len(prior)) else prior,
         seed=seed,
         config=tree,
         user_encoder=user_encoder,

@@ -44,6 +44,7 @@ class Method:
     unit_length: bool = False  # k-means on features of unit length
     changes: Tree = field(default_factory=dict)  # applied where the component they are for is in use
     recipe: Tree | None = None  # all that a published recipe fixes, instead of the defaults for the data
+    any_density: bool = False  # whether the plan may take another density that suits the data
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ register_method = methods.register
 
 
 def _register_named() -> None:
-    gedi = compose(*BOUND, "cluster-energy")
+    gedi = replace(compose(*BOUND, "cluster-energy"), any_density=True)
 
     def named(name: str, method: Method, summary: str, reference: str = PAPER) -> Method:
         return register_method(replace(method, name=name, summary=summary, reference=reference))
@@ -171,7 +172,7 @@ def _register_named() -> None:
     )
     named(
         "jem",
-        compose("cluster-energy"),
+        replace(compose("cluster-energy"), any_density=True),
         "density only: the cluster posterior is left to chance",
         "Grathwohl et al., 2020",
     )

@@ -15,6 +15,7 @@ from gedikit.encoders import EncoderModule, is_batch_normalised
 Points = Float[Tensor, "*m n d"]
 Embeddings = Float[Tensor, "*m n l"]
 LogDensities = Float[Tensor, "*m n"]
+Levels = Float[Tensor, "*m n 1"]
 
 
 class EnergyClassifier(nn.Module):
@@ -56,18 +57,18 @@ class EnergyClassifier(nn.Module):
             if isinstance(module, EncoderModule):
                 module.compute_dtype = dtype
 
-    def features(self, x: Points) -> Float[Tensor, "*m n h"]:
-        """enc(x), the representation ξ."""
-        out: Tensor = self.encoder(x)
+    def features(self, x: Points, sigma: Levels | None = None) -> Float[Tensor, "*m n h"]:
+        """enc(x), the representation ξ; of noised rows with their noise levels, where the encoder takes these."""
+        out: Tensor = self.encoder(x) if sigma is None else self.encoder(x, sigma)
         return out
 
     def project(self, features: Float[Tensor, "*m n h"]) -> Embeddings:
         out: Tensor = self.projector(features)
         return out
 
-    def embed(self, x: Points) -> Embeddings:
+    def embed(self, x: Points, sigma: Levels | None = None) -> Embeddings:
         """g(x), the embedding z."""
-        return self.project(self.features(x))
+        return self.project(self.features(x, sigma))
 
     def cluster_scores(self, z: Embeddings) -> Float[Tensor, "*m n c"]:
         """U^T z/τ, one column a cluster; with `cosine` of unit vectors."""

@@ -25,12 +25,15 @@ from gedikit.objectives import objectives
 from gedikit.objectives.base import Stage
 from gedikit.profile import DataProfile
 from gedikit.samplers import samplers
+from gedikit.starts import Starts
 from gedikit.views import views
 from gedikit.views.image_views import batches_per_epoch
 from gedikit.views.purposes import PURPOSES
 
 BUDGETS = ("quick", "default", "best")
 AUTO = "auto"
+UNIFORM, GIVEN = "uniform", "given"
+PRIORS = (AUTO, UNIFORM)
 ASKED = "asked for"
 SMALLEST_SIDE = 16  # smaller images are treated as vectors: a perceptron on neighbours does better, and faster
 # beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
@@ -50,9 +53,9 @@ class Decision:
 class Asked:
     """What a user asked for; everything else is for the plan to decide."""
 
-    n_clusters: int = 8
+    n_clusters: int | None = None  # None: as many as the data has
     method: str = "gedi"
-    prior: Sequence[float] | NDArray[Any] | None = None
+    prior: Sequence[float] | NDArray[Any] | str = AUTO  # shares of the clusters, or a word of PRIORS
     views: str = AUTO
     budget: str = "default"
     seed: int = 0
@@ -85,6 +88,7 @@ class Plan:
     data: DataProfile
     labels: str = "posterior"  # how the method itself reads clusters off
     unit_length: bool = False
+    shares: str = GIVEN  # where the prior is from: the data (auto), uniform, or given
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -111,6 +115,7 @@ class Plan:
             "budget": self.budget,
             "labels": self.labels,
             "unit_length": self.unit_length,
+            "shares": self.shares,
             "data": self.data.tree(),
             "stages": [{"until": stage.until, "terms": list(stage.terms)} for stage in self.stages],
             "config": self.config.tree(),
@@ -136,6 +141,7 @@ class Plan:
             DataProfile.from_tree(tree["data"]),
             tree["labels"],
             tree["unit_length"],
+            tree.get("shares", GIVEN),
         )
 
     def replaced(self, **sections: Any) -> "Plan":
@@ -158,16 +164,16 @@ def split_execution(config: Mapping[str, Any] | None) -> tuple[Tree, Tree]:
     return {k: v for k, v in tree.items() if k != EXECUTION}, dict(tree.get(EXECUTION, {}))
 
 
-def plan(data: DataProfile, asked: Asked) -> Plan:
-    """Decide everything about a fit."""
-    return _Planner(data, asked).plan()
+def plan(data: DataProfile, asked: Asked, starts: Starts | None = None) -> Plan:
+    """Decide everything about a fit; `starts` look for groups in the rows where nothing was asked about them."""
+    return _Planner(data, asked, starts).plan()
 
 
 class _Planner:
     """Decides from the kind of data down to single settings; what a user set comes last and wins."""
 
-    def __init__(self, data: DataProfile, asked: Asked):
-        self.data, self.asked = data, asked
+    def __init__(self, data: DataProfile, asked: Asked, starts: Starts | None):
+        self.data, self.asked, self.starts = data, asked, starts
         self.method = methods[asked.method]
         self.changes, _ = split_execution(asked.config)
         self.decisions: list[Decision] = []
@@ -176,10 +182,14 @@ class _Planner:
         asked, method = self.asked, self.method
         _check_asked(asked, method)
         image_shape = self._image_shape()
+        n_clusters, prior, shares = self._groups(image_shape)
         tree = self._components(image_shape)
         if method.recipe is None:
-            size, chosen = self._size(image_shape), self._views(image_shape)
+            started = shares != UNIFORM and not image_shape and asked.examples is None and self._aligns()
+            size, chosen = self._size(image_shape, started), self._views(image_shape)
             decided = [chosen, size]  # in this order: what is chosen is then sized
+            if started:
+                decided.append(self._started())
         else:
             self._decide("recipe", method.name, "a published recipe fixes all its settings")
             decided = [method.recipe]
@@ -187,6 +197,7 @@ class _Planner:
             tree = merge(tree, _of_components_in(tree, settings))
         tree = merge(tree, self.changes)
         self._refuse_unused(tree)
+        _refuse_without_noise(tree)
         stages = self._stages(tree[OBJECTIVES])
         terms = dict.fromkeys(term for stage in stages for term in stage.terms if term != GENERATIVE)
         tree[OBJECTIVES] = {name: tree[OBJECTIVES].get(name, {}) for name in terms}
@@ -194,8 +205,8 @@ class _Planner:
         config = dataclasses.replace(config, optimiser=self._optimiser(config))
         return Plan(
             method.name,
-            asked.n_clusters,
-            tuple(self._prior().tolist()),
+            n_clusters,
+            tuple(prior.tolist()),
             asked.seed,
             asked.budget,
             stages,
@@ -204,6 +215,7 @@ class _Planner:
             self.data,
             method.labels,
             method.unit_length,
+            shares,
         )
 
     def _given(self, section: str, name: str) -> Any:
@@ -246,7 +258,7 @@ class _Planner:
 
     def _components(self, image_shape: tuple[int, ...]) -> Tree:
         """A component for every section, with the settings that this kind of data always has."""
-        density = self._density()
+        density = self._density(image_shape)
         tree: Tree = {
             "head": {"labels": self.method.labels},
             "density": {"name": density},
@@ -260,8 +272,11 @@ class _Planner:
         tree = merge(merge(_IMAGES, {"data": {"shape": image_shape}}), tree)
         return merge(tree, _of_components_in(tree, {"density": _IMAGE_DENSITY}))
 
-    def _density(self) -> str:
+    def _density(self, image_shape: tuple[int, ...]) -> str:
         own, given = self.method.density, self._given("density", "name")
+        if given is None and self.method.any_density and self._takes_noise(image_shape):
+            own = "multi-noise-energy"
+            self._decide("density", own, f"{self.data.n_features} columns of numbers: normalised, without chains")
         if own is None and given not in (None, NONE):
             together = "+".join((*self.method.objectives, str(given)))
             raise UsageError(f"the method {self.method.name!r} learns no density: take the method {together!r}")
@@ -270,6 +285,16 @@ class _Planner:
                 f"the method {self.method.name!r} learns a density; take one that does not, such as 'gedi-no-gen'"
             )
         return str(given or own or NONE)
+
+    def _takes_noise(self, image_shape: tuple[int, ...]) -> bool:
+        """Whether the density is learned at many noise levels: that of many columns, unless settings forbid it."""
+        if image_shape or self.data.n_features <= MAX_IMPORTANCE_FEATURES:
+            return False
+        if self.asked.user_encoder or self.method.recipe is not None or "sampler" in self.changes:
+            return False
+        encoder = self._given("encoder", "name") or _VECTORS["encoder"]["name"]
+        of_another = set(self.changes.get("density", {})) - set(_settings(densities.get("multi-noise-energy")))
+        return encoders.get(encoder).takes_noise and not of_another
 
     def _sampler(self, density: str, images: bool) -> str:
         """What draws from a density that is known up to its normaliser."""
@@ -285,13 +310,18 @@ class _Planner:
         self._decide("sampler", name, reason)
         return name
 
-    def _size(self, image_shape: tuple[int, ...]) -> Tree:
+    def _size(self, image_shape: tuple[int, ...], started: bool) -> Tree:
         """How large the network is and how long it trains: by the budget and the number of rows."""
         budget, n = self.asked.budget, self.data.n_rows
         if not image_shape:
             iterations = {"quick": 1000, "default": 3000, "best": 6000}[budget]
+            reason = f"the {budget} budget of vectors"
+            if started:
+                few = self.data.n_features <= MAX_IMPORTANCE_FEATURES
+                iterations = round(iterations * (_STARTED_FEW if few else _STARTED_MANY))
+                reason = f"{reason}, with a partition to start from"
             if self._given("optimiser", "iterations") is None and not self._given("optimiser", "epochs"):
-                self._decide("iterations", iterations, f"the {budget} budget of vectors")
+                self._decide("iterations", iterations, reason)
             return {"optimiser": {"iterations": iterations}}
         size = {"quick": "small", "default": _size_for(n), "best": "large"}[budget]
         reason = f"{n} pictures" if budget == "default" else f"the {budget} budget"
@@ -408,16 +438,61 @@ class _Planner:
         self._decide("training", f"{iterations} iterations of {size} rows", reason)
         return dataclasses.replace(optimiser, batch_size=size, iterations=iterations)
 
-    def _prior(self) -> NDArray[np.float64]:
-        given, examples = self.asked.prior, self.asked.examples
-        if given is not None:
-            self._decide("prior", "given", ASKED)
-            return check_prior(np.asarray(given), self.asked.n_clusters)
+    def _groups(self, image_shape: tuple[int, ...]) -> tuple[int, NDArray[np.float64], str]:
+        """The number of clusters, their shares, and where these are from."""
+        asked, examples = self.asked, self.asked.examples
+        n_clusters = asked.n_clusters
         if examples is not None:
+            n_clusters = n_clusters or len(examples.prior)
             self._decide("prior", "by the constraint", "how often its values occur in examples that satisfy it")
-            return check_prior(np.array(examples.prior), self.asked.n_clusters)
-        self._decide("prior", "uniform", "no shares were given")
-        return check_prior(None, self.asked.n_clusters)
+            return n_clusters, check_prior(np.array(examples.prior), n_clusters), GIVEN
+        if n_clusters is None:
+            n_clusters = self._number(image_shape)
+        if not isinstance(asked.prior, str):
+            self._decide("prior", GIVEN, ASKED)
+            return n_clusters, check_prior(np.asarray(asked.prior), n_clusters), GIVEN
+        uniform = check_prior(None, n_clusters)
+        if asked.prior == UNIFORM:
+            self._decide("prior", UNIFORM, ASKED)
+            return n_clusters, uniform, UNIFORM
+        if image_shape or self.starts is None or self.method.recipe is not None or not self._aligns():
+            why = "a published recipe" if self.method.recipe is not None else "the method looks for equal shares"
+            if image_shape and self.method.recipe is None:
+                why = "no shares were given"
+            self._decide("prior", UNIFORM, why)
+            return n_clusters, uniform, UNIFORM
+        start = self.starts.find(n_clusters, self._scaling())
+        shares = start.choice.chosen.shares
+        said = ", ".join(f"{share:.0%}" for share in shares[:_SHOWN])
+        more = "" if len(shares) <= _SHOWN else ", …"
+        reason = f"shares of the starting partition ({start.choice.chosen.name}): {said}{more}"
+        self._decide("prior", AUTO, reason)
+        return n_clusters, shares, AUTO
+
+    def _number(self, image_shape: tuple[int, ...]) -> int:
+        """How many groups the rows have."""
+        if image_shape:
+            self._decide("n_clusters", _IMAGE_CLUSTERS, "the number is not looked for in images: give n_clusters")
+            return _IMAGE_CLUSTERS
+        if self.starts is None:
+            raise UsageError("n_clusters is looked for in the rows, and there are none here: give it")
+        number = self.starts.find(None, self._scaling()).number
+        assert number is not None
+        reason = f"groups of neighbours with few links between them; next would be {number.runner_up}"
+        self._decide("n_clusters", number.n_clusters, reason)
+        return number.n_clusters
+
+    def _started(self) -> Tree:
+        """Settings of a fit that starts from a partition; walks whose length a user set are as they were."""
+        walks = {"hold", "end"} & self.changes.get("views", {}).keys()
+        return {section: values for section, values in _STARTED.items() if section != "views" or not walks}
+
+    def _aligns(self) -> bool:
+        """Whether the method can start from a partition: it has both invariance and prior."""
+        return any({"invariance", "prior"} <= {*stage.terms} for stage in self.method.stages)
+
+    def _scaling(self) -> str:
+        return str(self._given("data", "scaling") or AUTO)
 
 
 def _of_components_in(tree: Tree, settings: Mapping[str, Any]) -> Tree:
@@ -435,6 +510,18 @@ def _of_components_in(tree: Tree, settings: Mapping[str, Any]) -> Tree:
     return kept
 
 
+def _refuse_without_noise(tree: Tree) -> None:
+    """A density of noised rows needs an encoder that takes their noise level."""
+    density, encoder = tree["density"]["name"], tree["encoder"]["name"]
+    if density == NONE or not densities.get(density).noised or encoders.get(encoder).takes_noise:
+        return
+    taking = [name for name, component in encoders.items() if component.takes_noise]
+    raise UsageError(
+        f"the density {density!r} asks the network about noised rows, and the encoder {encoder!r} takes no noise "
+        f"level: set encoder.name to {' or '.join(taking)}, or take another density"
+    )
+
+
 def _settings(component: type[Component]) -> list[str]:
     return [field.name for field in public_fields(component)]
 
@@ -442,8 +529,10 @@ def _settings(component: type[Component]) -> list[str]:
 def _check_asked(asked: Asked, method: Method) -> None:
     if asked.budget not in BUDGETS:
         raise UsageError(unknown("budget", asked.budget, BUDGETS))
-    if asked.n_clusters < 1:
+    if asked.n_clusters is not None and asked.n_clusters < 1:
         raise UsageError(f"n_clusters must be at least 1, not {asked.n_clusters}")
+    if isinstance(asked.prior, str) and asked.prior not in PRIORS:
+        raise UsageError(unknown("prior", asked.prior, PRIORS))
     if asked.views not in (AUTO, NONE, *PURPOSES, *views):
         raise UsageError(unknown("views", asked.views, [AUTO, NONE, *PURPOSES, *views]))
     if asked.views != AUTO and method.recipe is not None:
@@ -481,6 +570,10 @@ def _size_for(n_rows: int) -> str:
     return "small" if n_rows < 2000 else "medium" if n_rows < 20_000 else "large"
 
 
+_IMAGE_CLUSTERS = 8
+# share of the iterations that a fit takes which starts from a partition, with few and with many columns
+_STARTED_FEW, _STARTED_MANY = 0.4, 0.2
+_SHOWN = 8  # shares in a sentence
 _MIRRORED = 0.56  # flips are used where mirroring moves at most this share of the images away from the others
 
 _VECTORS: Tree = {
@@ -488,6 +581,11 @@ _VECTORS: Tree = {
     "encoder": {"name": "fourier-mlp"},
     "views": {"name": "walk"},
     "similarity": {"name": "euclidean"},
+}
+# the partition says which rows belong together; walks are single steps that settle where the borders run
+_STARTED: Tree = {
+    "views": {"hold": 0.0, "end": 0.01},
+    "objectives": {"pseudo-labels": {"share": 0.7}},
 }
 _BOTH = {"symmetric": True}  # x is left as it is for its density, so x′ is of another kind
 _IMAGES: Tree = {

@@ -21,6 +21,7 @@ from gedikit.config import SECTIONS, Execution
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.planning import Plan
 from gedikit.storage import FORMAT, check_format, damaged, read_tensors, write_tensors, write_text
+from gedikit.tables import TableEncoding
 from gedikit.training.callbacks import Callback, FitView, Metrics
 from gedikit.training.fit import Checkpoint
 from gedikit.training.loop import History
@@ -44,6 +45,7 @@ class RunConfig:
     plan: Plan
     execution: Execution
     format: int = FORMAT
+    encoding: TableEncoding | None = None  # where rows stand for a table
 
     def to_toml(self) -> str:
         head = {
@@ -56,7 +58,8 @@ class RunConfig:
             "fingerprint": self.fingerprint,
             "imports": list(self.imports),
         }
-        return to_toml({**head, **_as_sections(self.plan), "execution": as_tree(self.execution)})
+        table = {} if self.encoding is None else {"table": self.encoding.tree()}
+        return to_toml({**head, **_as_sections(self.plan), "execution": as_tree(self.execution), **table})
 
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
@@ -83,6 +86,7 @@ class RunConfig:
                 tuple(table["imports"]),
                 Plan.from_tree(_from_sections(table)),
                 Execution.of(table["execution"]),
+                encoding=TableEncoding.from_tree(table["table"]) if "table" in table else None,
             )
 
 

@@ -1,5 +1,6 @@
 """The commands as a person runs them: real processes, real files."""
 
+import importlib.util
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from gedikit.data.toy import moons
 from gedikit.methods import GRAPHS, methods
 
 SLOW = ("torch", "numpy", "scipy", "sklearn", "pandas", "matplotlib", "safetensors", "PIL")
+EXCEL = importlib.util.find_spec("openpyxl") is not None
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 
@@ -202,7 +204,7 @@ def test_two_stage_trains_the_density_first(tmp_path):
 
 def _bad_files(folder: Path) -> None:
     x = moons(20, 0)[0]
-    np.save(folder / "nan.npy", np.where(np.arange(40).reshape(20, 2) == 7, np.nan, x))
+    np.save(folder / "inf.npy", np.where(np.arange(40).reshape(20, 2) == 7, np.inf, x))
     np.save(folder / "one.npy", x[:1])
     np.save(folder / "few.npy", x[:5])
     np.save(folder / "flat.npy", np.ones((20, 2)))
@@ -213,7 +215,11 @@ def _bad_files(folder: Path) -> None:
     (folder / "empty.csv").write_text("")
     (folder / "index.csv").write_text(",a,b\n0,1,2\n1,2,3\n")
     (folder / "headless.csv").write_text("1.0,2.0\n2.0,3.0\n")
-    (folder / "text.csv").write_text("a,b\n1,red\n2,blue\n")
+    (folder / "text.csv").write_text("a,b\n1,7\n2,red\n4,9\n5,8\n")
+    (folder / "same.csv").write_text("a,b\n" + 9 * "1,red\n")
+    (folder / "inf.csv").write_text("a,b\n1,7\n2,inf\n4,8\n5,-inf\n")
+    (folder / "letter.csv").write_text("Dear all,\nno table here, sorry, really\nbye\n")
+    (folder / "page.csv").write_text("<!DOCTYPE html><html><body>sign in</body></html>")
     (folder / "broken.npz").write_bytes(b"PK\x03\x04 this is no archive")
     (folder / "data.xlsx").write_text("x")
 
@@ -221,16 +227,25 @@ def _bad_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["fit", "nan.npy"], 1, ["nan.npy", "NaN", "row 3, column 1"]),
+        (["fit", "inf.npy"], 1, ["inf.npy", "infinite", "row 3, column 1"]),
         (["fit", "one.npy"], 1, ["n_samples=1"]),
         (["fit", "few.npy", "--clusters", "9"], 1, ["n_samples=5", "n_clusters=9"]),
         (["fit", "flat.npy"], 1, ["all rows are the same"]),
         (["fit", "none.npy"], 1, ["none.npy", "no values"]),
         (["fit", "objects.npy"], 1, ["objects.npy"]),
         (["fit", "empty.csv"], 1, ["empty.csv is empty"]),
-        (["fit", "text.csv"], 1, ["column 'b'", "'red'"]),
+        (["fit", "text.csv"], 1, ["column 'b' holds numbers except for 1 value in row 1", "'red'"]),
+        (["fit", "same.csv"], 1, ["same.csv", "all rows are the same", "a, b: one value only"]),
+        (["fit", "inf.csv"], 1, ["column 'b' has 2 infinite values in rows 1 and 3"]),
+        (["fit", "letter.csv"], 1, ["letter.csv"]),
+        (["fit", "page.csv"], 1, ["page.csv is not a table of rows and columns"]),
+        (["fit", "text.csv", "--drop", "c"], 2, ["text.csv has no column 'c'; it has a, b"]),
+        (["fit", "text.csv", "--types", "b=colour"], 2, ["the type of 'b' must be one of", "not 'colour'"]),
+        (["fit", "text.csv", "--types", "b"], 2, ["--types takes column=type pairs"]),
+        (["fit", "moons", "--id", "a"], 2, ["--id is about columns of a table, which moons is not"]),
+        (["fit", "flat.npy", "--drop", "a"], 2, ["flat.npy is an array without named columns"]),
         (["fit", "broken.npz"], 1, ["broken.npz"]),
-        (["fit", "data.xlsx"], 2, ["data.xlsx", ".parquet"]),
+        (["fit", "data.xlsx"], *((1, ["data.xlsx is damaged"]) if EXCEL else (2, ["gedikit[excel]"]))),
         (["fit", "absent.csv"], 2, ["absent.csv"]),
         (["fit", "moonz"], 2, ["'moonz'", "moons"]),
         (["fit", "moons", "--method", "nesy"], 2, ["'nesy' learns from rules", "fit_examples"]),

@@ -251,6 +251,7 @@ def test_components_of_ones_own_are_listed(plugin):
     assert re.search(r"^objectives.flat.power +2 +of the difference", done.stdout, re.MULTILINE)
     names = [method["name"] for method in json.loads(gedikit("methods", "--json", "--import", plugin).stdout)]
     assert "flat" in names
-    made = json.loads(gedikit("plan", "moons", "--json", "--method", "bound+flat", "--import", plugin).stdout)
+    asked = ("--method", "bound+flat", "--prior", "uniform", "--import", plugin)
+    made = json.loads(gedikit("plan", "moons", "--json", *asked).stdout)
     assert made["stages"][0]["terms"] == ["invariance", "prior", "flat"]
     assert made["needs"] == {"objectives.flat": "mine"}

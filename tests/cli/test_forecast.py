@@ -112,8 +112,8 @@ def test_durations_are_told_in_a_unit_that_suits_them(given, text):
 
 
 def cheaper(**asked) -> dict[str, float]:
-    config, _, request = planned("moons", FitRequest(**asked))
-    return _cheaper(config, request)
+    found = planned("moons", FitRequest(**asked))
+    return _cheaper(found.config, found.asked)
 
 
 def test_cheaper_budgets_are_those_of_the_same_request():

@@ -58,3 +58,32 @@ def test_one_outlier_does_not_squeeze_the_rest():
 def test_transformed_numbers_stay_finite_squared():
     z = Scaler.fit(np.eye(3)).transform(np.full((1, 3), 1e300))
     assert np.isfinite(z.astype(np.float32) ** 2).all()
+
+
+def test_a_column_of_nearly_one_value_is_scaled_by_the_others():
+    x = np.full((500, 1), 0.1 + 0.2)
+    x[::2] = 0.3  # the same but for rounding
+    x[:3, 0] = [1, 2, 3]
+    scaled = Scaler.fit(x, "features").transform(x)
+    assert 1 < np.abs(scaled).max() < 30
+
+
+def test_codes_are_centred_and_keep_their_size_beside_numbers():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(200, 2)) * [3.0, 5000.0]
+    codes = (rng.random((200, 3)) < [0.5, 0.1, 0.01]) * 0.7
+    x = np.c_[codes[:, 0], numbers, codes[:, 1:]]
+    scaler = Scaler.fit(x, codes=(0, 3, 4))
+    alone = Scaler.fit(numbers)
+    assert scaler.scale[[0, 3, 4]].tolist() == [1, 1, 1], "a code that is nearly always 0 is not blown up"
+    np.testing.assert_array_equal(scaler.scale[[1, 2]], alone.scale)
+    np.testing.assert_array_equal(scaler.mean[[1, 2]], alone.mean)
+    np.testing.assert_allclose(scaler.transform(x).mean(0), 0, atol=0.1)
+    assert Scaler.fit(x, "none", codes=(0,)).scale.tolist() == [1] * 5
+    np.testing.assert_array_equal(Scaler.fit(codes, codes=(0, 1, 2)).scale, np.ones(3))
+
+
+def test_codes_do_not_decide_whether_columns_have_one_unit():
+    rng = np.random.default_rng(0)
+    x = np.c_[rng.normal(size=(200, 2)) * [1.0, 100.0], rng.random((200, 3)) < 0.5]
+    assert len(set(Scaler.fit(x, codes=(2, 3, 4)).scale[:2])) == 2

@@ -26,7 +26,8 @@ def network(plan: Plan, seed: int = 0):
     """Untrained, with biases."""
     generator = torch.Generator().manual_seed(seed)
     n_features = plan.data.n_features
-    made = build_network(plan, n_features, 0.03, generator, torch.empty(0, n_features))
+    no_rows = torch.empty(0, n_features)
+    made = build_network(plan, n_features, 0.03, generator, no_rows, no_rows)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 1:

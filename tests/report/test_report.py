@@ -15,7 +15,9 @@ from gedikit.report.findings import plotted_rows
 from gedikit.report.plane import Plane
 from gedikit.report.style import png_uri
 
-CURVES = 6  # invariance, prior, generative, mutual information, energy gap, and one sign of the sampler
+CURVES = 4  # invariance, prior, pseudo-labels, mutual information
+OF_DENSITY = 1  # generative
+OF_SAMPLER = 2  # energy gap, and one sign of the sampler
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +68,18 @@ def test_the_same_model_gives_the_same_page(moons):
 
 def test_plane_page_shows_clusters_density_and_strangest_rows(moons):
     html = page(moons)
-    assert n_images(html) == CURVES + 2
+    assert n_images(html) == CURVES + OF_DENSITY + OF_SAMPLER + 2
     assert "Density and generated samples" in html
-    log_density = moons.fitted.log_density(moons.x) - moons.fitted.log_normaliser
+    log_density = moons.fitted.log_density(moons.x)
     strangest = int(log_density.argmin())
     row = f"<tr><td>{strangest}</td><td>{moons.fitted.labels(moons.x)[strangest]}</td>"
-    assert f"{row}<td>{log_density.min():.2f}</td><td>1.000</td>" in html
+    strange = moons.fitted.outlier_score(moons.x)[strangest]
+    assert f"{row}<td>{log_density.min():.2f}</td><td>{strange:.3f}</td>" in html
 
 
 def test_table_page_shows_projection_sizes_density_and_means(iris):
     html = page(iris)
-    assert n_images(html) == CURVES + 3
+    assert n_images(html) == CURVES + OF_DENSITY + 3, "four columns: no sampler"
     clusters = iris.fitted.labels(iris.x)
     means = [f"{iris.x[clusters == k, 1].mean():.4g}" for k in np.unique(clusters)]
     line = re.search(r"<tr><td>sepal width</td>(.*?)</tr>", html).group(1)
@@ -122,8 +125,7 @@ def test_a_method_without_density_leaves_out_what_needs_one(without_density):
     html = page(without_density)
     assert "learns clusters without a density" in html
     assert "Density and generated samples" not in html and 'id="typicality"' not in html
-    # invariance, prior, mutual information, and the clusters
-    assert n_images(html) == 4
+    assert n_images(html) == CURVES + 1, "and the clusters"
 
 
 def test_contingency_counts_every_row_once(iris):
@@ -172,7 +174,7 @@ def test_the_density_map_covers_the_domain_and_integrates_to_one(moons):
 def test_the_grid_has_x_across_and_y_upwards(moons):
     plane = Plane(moons.fitted, moons.column_names)
     point = np.array([[plane.xs[200], plane.ys[30]]])
-    expected = moons.fitted.log_density(point) - moons.fitted.log_normaliser
+    expected = moons.fitted.log_density(point)
     assert plane.log_density[30, 200] == pytest.approx(expected[0], abs=1e-4)
 
 

@@ -18,7 +18,7 @@ SMALL = {
 }
 
 
-def prepared(method: str = "gedi", n: int = 80, prior: list[float] | None = None, **config: Any) -> Setup:
+def prepared(method: str = "gedi", n: int = 80, prior: list[float] | str = "auto", **config: Any) -> Setup:
     sampled = methods[method].density in ("cluster-energy", "contrastive-energy")
     own = {} if not sampled or "sampler.samples" in config else {"sampler.samples": 25}
     if "encoder.name" in config or methods[method].recipe is not None:

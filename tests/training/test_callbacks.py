@@ -358,7 +358,8 @@ def test_tensorboard_writes_scalars_and_events(tmp_path, monkeypatch):
 
 def test_rollbacks_are_events():
     seen = Recorder()
-    model = estimator(300, **{"optimiser.max_rollbacks": 1, "optimiser.learning_rate": 1e9})
+    config = {"optimiser.max_rollbacks": 1, "optimiser.learning_rate": 1e9, "execution.log_every": 1}
+    model = estimator(300, **config)
     with pytest.raises(DivergenceError, match="training diverged at iteration"):
         model.fit(X, callbacks=[seen])
     assert sum("went back to iteration" in name for name in seen.names()) == 1

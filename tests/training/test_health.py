@@ -21,7 +21,7 @@ GOOD = {"largest_log_density": 10.0, "gradient_norm": 1.0, "energy_gap": 0.5, "a
 def state() -> TrainState:
     made = plan(DataProfile(100, 2), Asked(2))
     generator = torch.Generator().manual_seed(0)
-    network = build_network(made, 2, 0.1, generator, torch.empty(0, 2))
+    network = build_network(made, 2, 0.1, generator, torch.empty(0, 2), torch.empty(0, 2))
     return TrainState.new(network, generator, made.config.optimiser, Execution())
 
 

@@ -45,10 +45,21 @@ def test_freezing_is_undone_even_after_an_error():
 
 @pytest.mark.parametrize("name", WITHOUT_EXAMPLES)
 def test_every_method_reports_exactly_its_terms(name):
+    """Where invariance and prior are minimised together, so are pseudo-labels of the starting partition."""
     model = GEDI(2, method=name, max_iter=40, random_state=0, config={"execution.log_every": 1})
     model.fit(moons(100, 0)[0])
     seen = {key for row in model.history_ for key in row} & {"generative", *objectives}
-    assert seen == set(methods[name].terms)
+    aligned = any({"invariance", "prior"} <= {*stage.terms} for stage in methods[name].stages)
+    assert seen == {*methods[name].terms, *(["pseudo-labels"] if aligned else [])} == {*model.plan_.terms}
+    assert aligned == (name in ("gedi", "gedi-no-gen", "gedi-two-stage"))
+
+
+@pytest.mark.parametrize("name", ["gedi", "gedi-no-gen", "gedi-two-stage"])
+def test_with_a_uniform_prior_a_method_has_its_own_terms_only(name):
+    config = {"execution.log_every": 1}
+    model = GEDI(2, method=name, prior="uniform", max_iter=40, random_state=0, config=config)
+    model.fit(moons(100, 0)[0])
+    assert {key for row in model.history_ for key in row} & {"generative", *objectives} == {*methods[name].terms}
 
 
 def test_training_leaves_the_number_of_threads_as_it_was():

@@ -18,7 +18,9 @@ def outputs(ready, n_views: int = 1, samples: bool = True, state=None):
     drawn = Samples(torch.randn(7, d, generator=generator)) if samples else None
     views = (view, *others)[:n_views]
     rows = torch.arange(b)
-    return BatchOutputs(state, rows, x, view, views, drawn, ready.step.log_prior, {"swav": True}), x, view, others
+    step = ready.step
+    out = BatchOutputs(state, rows, x, view, views, drawn, step.log_prior, step.held_out, {"swav": True})
+    return out, x, view, others
 
 
 @pytest.mark.parametrize("n_views", [0, 1, 3])
@@ -43,6 +45,24 @@ def test_every_part_of_one_pass_is_what_a_pass_of_its_own_says(n_views, samples)
         torch.testing.assert_close(out.sample_log_density, network.log_density(out.samples.points), **close)
     else:
         assert out.sample_log_density is None
+
+
+def test_a_density_is_told_its_rows_which_are_held_out_and_what_proposals_were_drawn_from():
+    ready = prepared()
+    state = ready.new_state()
+    x, view = torch.randn(3, 2), torch.randn(3, 2)
+    held_out = torch.zeros(80, dtype=torch.bool)
+    held_out[[7, 9]] = True
+    log_q = torch.tensor([0.5, -1.0])
+    rows, log_prior = torch.tensor([9, 2, 7]), ready.step.log_prior
+    drawn = Samples(torch.randn(2, 2), log_q)
+    out = BatchOutputs(state, rows, x, view, (view,), drawn, log_prior, held_out, {})
+    assert torch.equal(out.x, x)
+    assert out.held_out.tolist() == [True, False, True]
+    assert out.log_q is log_q
+    assert out.network is state.network and out.generator is state.generator
+    assert BatchOutputs(state, rows, x, view, (view,), None, log_prior, held_out, {}).log_q is None
+    assert not ready.step.held_out.any() and ready.step.held_out.shape == (80,), "an energy is checked by no rows"
 
 
 def test_posteriors_are_normalised_and_carry_gradients():

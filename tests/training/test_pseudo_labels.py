@@ -12,9 +12,10 @@ from gedikit.data.addition import addition_examples
 from gedikit.data.toy import moons
 from gedikit.errors import UsageError
 from gedikit.methods import methods
-from gedikit.objectives.pseudo_labels import labels_by_clusters, labels_by_constraint
+from gedikit.objectives.pseudo_labels import labels_by_clusters, labels_by_constraint, labels_by_partition
 from gedikit.planning import Asked, plan
 from gedikit.profile import DataProfile
+from gedikit.starts import Starts
 from gedikit.symbolic import Constraint
 from gedikit.training import fit
 from gedikit.training.fit import prepare
@@ -117,6 +118,26 @@ def test_larger_clusters_get_labels_of_larger_prior(generator):
     for prior in ([0.75, 0.25], [0.25, 0.75]):
         targets = labels_by_clusters(graph, np.array(prior), 0, CPU)
         assert targets.mean(0).tolist() == prior
+
+
+def test_groups_of_a_partition_get_labels_by_their_size():
+    groups = np.array([0, 2, 1, 0, 1, 0])  # by falling size
+    targets = labels_by_partition(groups, np.array([0.3, 0.2, 0.5]), CPU)
+    assert targets.argmax(1).tolist() == [2, 1, 0, 2, 0, 2]
+    assert targets.sum(1).tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize(("prior", "label_of_large"), [("auto", 0), ([0.75, 0.25], 0), ([0.25, 0.75], 1)])
+def test_rows_start_in_the_groups_that_the_plan_was_made_from(prior, label_of_large, generator):
+    """Also where the partition is looked for again, as in a run that is resumed."""
+    x = torch.cat([torch.randn(30, 2, generator=generator) + 12, torch.randn(90, 2, generator=generator)]).numpy()
+    starts = Starts(x, 0)
+    made = plan(DataProfile.of(x), Asked(2, "gedi-no-gen", prior, config=SMALL), starts)
+    large = np.arange(120) >= 30
+    for given in (starts, None):
+        ready = prepare(made, x, execution=EVERY, starts=given)
+        targets = ready.step.objectives["pseudo-labels"]._targets.argmax(1).numpy()
+        np.testing.assert_array_equal(targets == label_of_large, large)
 
 
 def test_rows_in_no_cluster_have_no_target(generator):

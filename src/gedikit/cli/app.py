@@ -19,7 +19,7 @@ app = typer.Typer(
 Data = Annotated[
     str,
     typer.Argument(
-        help="A built-in data set ([bold]gedikit datasets[/]), a .npy, .npz, .csv or .parquet file, "
+        help="A built-in data set ([bold]gedikit datasets[/]), a .csv, .tsv, .xlsx, .parquet, .npy or .npz file, "
         "or a folder of pictures."
     ),
 ]
@@ -27,7 +27,10 @@ RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]ged
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", metavar="N")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", metavar="DEVICE")]
 Clusters = Annotated[
-    int | None, typer.Option(help="Number of clusters; built-in data sets know theirs, else 8.", metavar="N")
+    int | None,
+    typer.Option(
+        help="Number of clusters; else that of a built-in data set, or as many as are found.", metavar="N"
+    ),
 ]
 MethodName = Annotated[
     str | None,
@@ -66,7 +69,9 @@ Assignments = Annotated[
 Prior = Annotated[
     str | None,
     typer.Option(
-        help="Expected share of each cluster, such as 0.5,0.3,0.2.", metavar="SHARES", show_default="equal shares"
+        help="Expected shares of the clusters: auto (from the data), uniform, or such as 0.5,0.3,0.2.",
+        metavar="SHARES",
+        show_default="auto",
     ),
 ]
 OptionalDevice = Annotated[
@@ -76,6 +81,35 @@ ImageSize = Annotated[
     int | None,
     typer.Option(
         help="Height and width that pictures of a folder are resized to.", metavar="PIXELS", show_default="32"
+    ),
+]
+LearnedColumns = Annotated[
+    str | None,
+    typer.Option("--columns", help="Columns of a table to learn from, separated by commas.", metavar="NAMES"),
+]
+DroppedColumns = Annotated[
+    str | None, typer.Option("--drop", help="Columns to leave out, separated by commas.", metavar="NAMES")
+]
+IdColumns = Annotated[
+    str | None,
+    typer.Option("--id", help="Columns to pass through to outputs and not to train on.", metavar="NAMES"),
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        help='Column that is kept for evaluation; "" if there is none.',
+        metavar="NAME",
+        show_default="label, labels, target, class or y",
+    ),
+]
+ColumnTypes = Annotated[
+    str | None,
+    typer.Option(
+        "--types",
+        help="Types of columns that are not what they look like, such as region=category,born=date: number, "
+        "boolean, category, date, id or label.",
+        metavar="NAME=TYPE,…",
     ),
 ]
 Imports = Annotated[
@@ -158,6 +192,11 @@ def fit(
     prior: Prior = None,
     device: OptionalDevice = None,
     image_size: ImageSize = None,
+    columns: LearnedColumns = None,
+    drop: DroppedColumns = None,
+    ids: IdColumns = None,
+    label: LabelColumn = None,
+    types: ColumnTypes = None,
     imports: Imports = None,
     evaluate_every: Annotated[
         int,
@@ -190,6 +229,11 @@ def fit(
         views,
         budget,
         imports or [],
+        columns,
+        drop,
+        ids,
+        label,
+        types,
     )
     fitting.fit(
         data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
@@ -209,6 +253,11 @@ def plan(
     settings: Assignments = None,
     prior: Prior = None,
     image_size: ImageSize = None,
+    columns: LearnedColumns = None,
+    drop: DroppedColumns = None,
+    ids: IdColumns = None,
+    label: LabelColumn = None,
+    types: ColumnTypes = None,
     imports: Imports = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -218,7 +267,23 @@ def plan(
 
     set_output(quiet, False)
     request = fitting.FitRequest(
-        clusters, method, seed, iters, epochs, settings or [], prior, None, image_size, views, budget, imports or []
+        clusters,
+        method,
+        seed,
+        iters,
+        epochs,
+        settings or [],
+        prior,
+        None,
+        image_size,
+        views,
+        budget,
+        imports or [],
+        columns,
+        drop,
+        ids,
+        label,
+        types,
     )
     fitting.show_plan(data, request, as_json=as_json)
 
@@ -291,7 +356,7 @@ def sample(
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Generate new rows by Langevin dynamics."""
+    """Generate new rows, with the columns and types of the table that was learned from."""
     from gedikit.cli import inference
 
     set_output(quiet, False)

@@ -34,19 +34,20 @@ from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.diagnosis import Diagnosis
 from gedikit.errors import Unhealthy, UsageError
-from gedikit.estimator import GEDI
+from gedikit.estimator import GEDI, plan_rows
 from gedikit.evaluation import clustering_metrics
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.methods import methods
-from gedikit.planning import BUDGETS, Asked, check_prior, check_rows, plan, split_execution
-from gedikit.profile import DataProfile
+from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, check_prior, plan, split_execution
 from gedikit.progress import Forecast
 from gedikit.runs import Run, RunConfig, RunRecorder
+from gedikit.starts import Starts
+from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fingerprint
 from gedikit.views.image_views import batches_per_epoch
 
-DEFAULT_CLUSTERS = 8
+_OF_COLUMNS = ("--columns", "--drop", "--id", "--label", "--types")
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,24 @@ class FitRequest:
     views: str | None = None
     budget: str | None = None
     imports: Sequence[str] = ()
+    columns: str | None = None
+    drop: str | None = None
+    ids: str | None = None
+    label: str | None = None
+    types: str | None = None
 
     def given(self) -> list[str]:
         """The options that were typed."""
-        spelled = {"assignments": "set", "imports": "import", "image_size": "image-size"}
+        spelled = {"assignments": "set", "imports": "import", "image_size": "image-size", "ids": "id"}
         return [f"--{spelled.get(name, name)}" for name, value in vars(self).items() if value not in (None, (), [])]
+
+    def column_options(self, data: str) -> ColumnOptions:
+        """What was said about columns, which only tables have."""
+        options = ColumnOptions.parse(self.columns, self.drop, self.ids, self.label, self.types)
+        if options != ColumnOptions() and (data in sources.BUILTIN or is_folder(data)):
+            said = [name for name in self.given() if name in _OF_COLUMNS]
+            raise UsageError(f"{', '.join(said)} is about columns of a table, which {data} is not")
+        return options
 
 
 def demo(data: str, out: Path, seed: int) -> None:
@@ -108,11 +122,13 @@ def fit(
     else:
         if data is None:
             raise UsageError("fit needs DATA: a built-in data set, a file or a folder of pictures")
-        config, dataset, asked = planned(data, request)
+        found = planned(data, request)
+        config, dataset = found.config, found.dataset
         run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.plan.method}-{config.plan.seed}")
         run.create(config)
         try:
-            verdict, rows = _train(run, config, dataset, evaluate_every, _cheaper(config, asked))
+            cheaper = _cheaper(config, found.asked)
+            verdict, rows = _train(run, config, dataset, evaluate_every, cheaper, found.starts)
         except Exception:
             run.remove_if_nothing_was_done()
             raise
@@ -124,7 +140,17 @@ def fit(
         raise Unhealthy(f"{run.path}: {verdict.verdict}: {verdict.explanation}")
 
 
-def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset, Asked]:
+@dataclass(frozen=True)
+class Planned:
+    """A run before its first iteration."""
+
+    config: RunConfig
+    dataset: sources.Dataset
+    asked: Asked
+    starts: Starts
+
+
+def planned(data: str, request: FitRequest) -> Planned:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
     for module in request.imports:
         import_plugin(module)
@@ -134,7 +160,7 @@ def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset,
         raise UsageError(f"--seed must not be negative, not {seed}")
     n_clusters = request.clusters if request.clusters is not None else sources.default_clusters(data)
     asked = Asked(
-        DEFAULT_CLUSTERS if n_clusters is None else n_clusters,
+        n_clusters,
         request.method or "gedi",
         _parse_prior(request.prior),
         request.views or "auto",
@@ -146,11 +172,10 @@ def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset,
     execution = Execution.of({"device": request.device or "auto", **computed})
     resolve_device(execution.device)
     size = sources.IMAGE_SIZE if request.image_size is None else request.image_size
-    dataset = read_data(data, seed, image_size=size)
-    check_rows(dataset.x, asked.n_clusters)
+    dataset = read_data(data, seed, image_size=size, options=request.column_options(data))
     if dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
-    made = plan(DataProfile.of(dataset.x, dataset.image_shape or ()), asked)
+    made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
     pictures = made.config.data.image_shape or dataset.image_shape or ()
     config = RunConfig(
         source=data if data in sources.BUILTIN else str(Path(data).resolve()),
@@ -161,8 +186,9 @@ def planned(data: str, request: FitRequest) -> tuple[RunConfig, sources.Dataset,
         imports=tuple(_whole_path(module) for module in request.imports),
         plan=made,
         execution=execution,
+        encoding=dataset.encoding,
     )
-    return config, dataset, asked
+    return Planned(config, dataset, asked, starts)
 
 
 def _changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -189,9 +215,10 @@ def _check_early(asked: Asked) -> None:
         raise UsageError(
             f"{asked.method!r} learns from rules, which have no command: use GEDI.fit_examples in Python"
         )
-    if asked.n_clusters < 1:
+    if asked.n_clusters is not None and asked.n_clusters < 1:
         raise UsageError(f"n_clusters must be at least 1, not {asked.n_clusters}")
-    check_prior(None if asked.prior is None else np.asarray(asked.prior), asked.n_clusters)
+    if not isinstance(asked.prior, str):
+        check_prior(np.asarray(asked.prior), asked.n_clusters or len(asked.prior))
 
 
 def _whole_path(module: str) -> str:
@@ -228,6 +255,7 @@ def _train(
     dataset: sources.Dataset,
     evaluate_every: int,
     cheaper: Mapping[str, float] = MappingProxyType({}),
+    starts: Starts | None = None,
 ) -> tuple[Diagnosis, int]:
     """Train unless that is done, then write what a finished run has; checkpoints are removed last."""
     made = config.plan
@@ -246,12 +274,23 @@ def _train(
             recorder = stack.enter_context(RunRecorder(run, config))
             followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
             followers += _evaluations(run, config, evaluate_every, len(dataset.x), line)
-            model.fit_planned(made, dataset.x, followers, checkpoint=checkpoint, history=run.history(up_to=at))
+            history = run.history(up_to=at)
+            encoding = config.encoding
+            model.fit_planned(
+                made,
+                dataset.x,
+                followers,
+                encoding=encoding,
+                feature_names=[] if encoding is None else [column.name for column in encoding.columns],
+                starts=starts,
+                checkpoint=checkpoint,
+                history=history,
+            )
         fitted = model.fitted_
         model.save(run.model_path)
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.x)
-        block = sources.Block(dataset.x, dataset.names)
+        block = sources.Block(dataset.x, dataset.names, ids=dataset.ids)
         rows = write_predictions(fitted, [(block, predictions)], run.labels_path)
         verdict = write_report(run, config, fitted, dataset, predictions)
     run.forget_checkpoints()
@@ -295,7 +334,8 @@ def _about(config: RunConfig, at: int) -> str:
 def _cheaper(config: RunConfig, asked: Asked) -> dict[str, float]:
     """Budgets that would take less, and the share of this plan's work that they are."""
     made = config.plan
-    costs = {budget: plan(made.data, dataclasses.replace(asked, budget=budget)).cost() for budget in BUDGETS}
+    same = dataclasses.replace(asked, n_clusters=made.n_clusters, prior=made.prior)
+    costs = {budget: plan(made.data, dataclasses.replace(same, budget=budget)).cost() for budget in BUDGETS}
     return {budget: cost / made.cost() for budget, cost in costs.items() if cost < made.cost()}
 
 
@@ -311,18 +351,20 @@ def _evaluations(run: Run, config: RunConfig, epochs: int, n_rows: int, line: Pr
     return [measuring.TestSetEvaluation(run, test, every, log_every, line.on_event)]
 
 
-def _parse_prior(text: str | None) -> NDArray[np.float64] | None:
-    if text is None:
-        return None
+def _parse_prior(text: str | None) -> NDArray[np.float64] | str:
+    if text is None or text in PRIORS:
+        return text or AUTO
     try:
         return np.array([float(v) for v in text.split(",")])
     except ValueError:
-        raise UsageError(f"--prior takes numbers separated by commas, not {text!r}") from None
+        raise UsageError(
+            f"--prior takes {' or '.join(PRIORS)}, or numbers separated by commas, not {text!r}"
+        ) from None
 
 
 def show_plan(data: str, request: FitRequest, *, as_json: bool) -> None:
     """Print what a fit would do and why, without fitting."""
-    config, _, _ = planned(data, request)
+    config = planned(data, request).config
     if as_json:
         sys.stdout.write(json.dumps(config.plan.tree(), indent=2) + "\n")
         return

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from gedikit import diagnosis
 from gedikit.cli import measuring
 from gedikit.cli.loading import (
-    image_options,
     image_shape_of,
     is_folder,
     load_run,
     other_rows,
+    reading_options,
     rows_of,
     tell_skipped,
     title_of,
@@ -38,9 +39,7 @@ def predict(path: Path, data: str, output: Path, device: str) -> None:
     fitted = load_run(path, device)
     began = time.monotonic()
     config = Run(path).config()
-    blocks = sources.blocks(
-        data, split="test", seed=config.data_seed, columns=config.columns, **image_options(config, data)
-    )
+    blocks = sources.blocks(data, split="test", seed=config.data_seed, **reading_options(config, data))
     skipped: list[tuple[str, str]] = []
     checked = _checked(blocks, fitted, data, skipped)
     rows = write_predictions(fitted, ((block, fitted.predictions(block.x)) for block in checked), output)
@@ -75,9 +74,10 @@ def sample(
             np.savez_compressed(file, x=x.reshape(-1, *shape) if shape else x, y=y)
     elif ending == ".csv":
         names = config.columns or tuple(f"x{i}" for i in range(x.shape[1]))
+        table = pd.DataFrame(x, columns=names) if config.encoding is None else config.encoding.decode(x)
+        table[_free("cluster", list(table.columns))] = y
         with open_text_output(output) as text:
-            csv.writer(text, lineterminator="\n").writerow([*names, "cluster"])
-            np.savetxt(text, np.column_stack([x, y]), delimiter=",", fmt="%.9g")
+            table.to_csv(text, index=False, float_format="%.9g", lineterminator="\n")
     else:
         image = image_shape_of(config)
         if image is None and x.shape[1] != 2:
@@ -85,10 +85,9 @@ def sample(
         png = samples_png(x, y, image)
         with open_output(output) as file:
             file.write(png)
-    console.print(
-        f"{n} samples to {output_name(output)} (acceptance {info.acceptance:.2f}, step {info.step_size:.3g}, "
-        f"temperature {info.temperature:.3g})"
-    )
+    chains = f"acceptance {info.acceptance:.2f}, step {info.step_size:.3g}, temperature {info.temperature:.3g}"
+    how = chains if info.step_size else "drawn without chains"
+    console.print(f"{n} samples to {output_name(output)} ({how})")
 
 
 def evaluate(
@@ -189,19 +188,22 @@ def _diagnosis(run: Run, fitted: FittedModel, dataset: sources.Dataset) -> diagn
 def write_predictions(
     fitted: FittedModel, blocks: Iterable[tuple[sources.Block, Predictions]], output: Path
 ) -> int:
-    """Stream predictions into a CSV, pictures with their names; returns the number of rows."""
+    """Stream predictions into a CSV, pictures with their names, rows with their ids; returns the number of rows."""
     columns = ["cluster", "confidence", "log_density", "outlier_score"]
     rows = 0
     with open_text_output(output) as file:
         writer = csv.writer(file, lineterminator="\n")
         for number, (block, found) in enumerate(blocks):
+            ids = pd.DataFrame() if block.ids is None else block.ids
             if number == 0:
-                writer.writerow([*(["row", "file"] if block.names else ["row"]), *columns])
+                named = [_free(str(name), ["row", *columns]) for name in ids.columns]
+                writer.writerow([*(["row", "file"] if block.names else ["row"]), *named, *columns])
             n = len(found.labels)
-            strange = fitted.outlier_score(found.log_density)
+            strange = found.outlier_score
             shown = [
                 range(rows, rows + n),
                 *([block.names] if block.names else []),
+                *(ids[name].where(ids[name].notna(), "").tolist() for name in ids.columns),
                 found.labels.tolist(),
                 [f"{v:.6f}" for v in found.confidence.tolist()],
                 [f"{v:.6g}" for v in found.log_density.tolist()] if fitted.models_density else [""] * n,
@@ -213,6 +215,13 @@ def write_predictions(
     if not fitted.models_density:
         console.print(f"{fitted.method!r} learns no density: log_density and outlier_score are left empty")
     return rows
+
+
+def _free(name: str, taken: list[str]) -> str:
+    """A name for a column beside others."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _checked(

@@ -12,6 +12,7 @@ from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.runs import Run, RunConfig
+from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
 
 
@@ -32,22 +33,24 @@ def unfinished_in_0_1(path: Path) -> str:
 
 def other_rows(config: RunConfig, data: str) -> sources.Dataset:
     """Rows to look at a run with: of a built-in data set those it was not trained on."""
-    options = image_options(config, data)
-    return sources.load(data, split="test", seed=config.data_seed, columns=config.columns, **options)
+    return sources.load(data, split="test", seed=config.data_seed, **reading_options(config, data))
 
 
 def rows_of(config: RunConfig, data: str) -> sources.Dataset:
     """The rows a run is trained on."""
-    return sources.load(data, seed=config.data_seed, columns=config.columns, **image_options(config, data))
+    return sources.load(data, seed=config.data_seed, **reading_options(config, data))
 
 
-def image_options(config: RunConfig, data: str) -> dict[str, Any]:
-    """Pictures come as large and with as many channels as those the run was trained on."""
+def reading_options(config: RunConfig, data: str) -> dict[str, Any]:
+    """How data is read that is to be as what the run was trained on.
+
+    Columns of a table are found by name and encoded as they were; pictures come as large and with as many channels.
+    """
     if config.image_shape:
         return {"image_size": config.image_shape[0], "image_channels": config.image_shape[2]}
     if is_folder(data):
         raise UsageError(f"{data} is a folder of pictures, and the run was trained on rows of numbers")
-    return {}
+    return {"columns": config.columns, "encoding": config.encoding}
 
 
 def is_folder(data: str) -> bool:
@@ -63,13 +66,14 @@ def image_shape_of(config: RunConfig) -> tuple[int, int, int] | None:
     return height, width, channels
 
 
-def read_data(data: str, seed: int, image_size: int) -> sources.Dataset:
-    """The data of a new run; reading many pictures takes a while and says so."""
+def read_data(data: str, seed: int, image_size: int, options: ColumnOptions | None = None) -> sources.Dataset:
+    """The data of a new run; reading many pictures takes a while and says so, and so does what is left out."""
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading pictures", total=None, visible=False)
         dataset = sources.load(
             data,
             seed=seed,
+            options=options,
             image_size=image_size,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total, visible=True),
         )
@@ -77,6 +81,10 @@ def read_data(data: str, seed: int, image_size: int) -> sources.Dataset:
         height, width, channels = dataset.image_shape
         colour = "grey" if channels == 1 else "colour"
         console.print(f"{len(dataset.x)} pictures read from {data}, as {height} × {width} pixels in {colour}")
+    if dataset.encoding is not None:
+        console.print(f"columns: {dataset.encoding.summary()}")
+        for note in dataset.encoding.notes:
+            console.print(f"  {note}")
     tell_skipped(dataset.skipped)
     return dataset
 

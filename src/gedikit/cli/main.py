@@ -2,13 +2,14 @@
 
 import os
 import sys
+import warnings
 from difflib import SequenceMatcher
 from typing import Any
 
 import typer
 
 from gedikit.cli.app import app
-from gedikit.errors import DivergenceError, GediError, Interrupted, Unhealthy, UsageError
+from gedikit.errors import DivergenceError, GediError, GediWarning, Interrupted, Unhealthy, UsageError
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_UNHEALTHY, EXIT_INTERRUPTED = 1, 2, 3, 130
 _ALIKE = 0.7  # the share that two options have in common
@@ -16,6 +17,7 @@ _ALIKE = 0.7  # the share that two options have in common
 
 def main() -> None:
     """Run the command that the process was started with."""
+    warnings.showwarning = _show_warning
     sys.exit(_flushed(run(sys.argv[1:])))
 
 
@@ -104,6 +106,16 @@ def _flushed(code: int, text: str = "") -> int:
             return _say(f"error: could not write standard output: {error.strerror}", EXIT_FAILURE)
         return code or EXIT_FAILURE
     return code
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Ours as sentences; those of libraries with the place they are from."""
+    if issubclass(category, GediWarning):
+        _say(f"warning: {message}", 0)
+    elif sys.stderr is not None:
+        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _say(text: str, code: int) -> int:

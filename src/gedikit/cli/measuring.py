@@ -61,15 +61,19 @@ def _density_metrics(fitted: FittedModel, dataset: sources.Dataset) -> list[Metr
         return []
     name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
     definition = "mean log-likelihood of the rows in nats, in the units of the data"
-    if fitted.network.density.normalised and fitted.log_normaliser is not None:
-        constant, normaliser = fitted.log_normaliser, "the density is normalised by itself"
+    constant = 0.0
+    if dataset.encoding is not None and dataset.encoding.without_likelihood:
+        name, normaliser = "mean_log_density", "none: categories and gaps have no density in units of the table"
+        definition = "mean log-density of the encoded rows: only differences mean something"
+    elif fitted.network.density.normalised:
+        normaliser = "the density is normalised by itself"
     elif fitted.n_features <= 2:
         low, high = fitted.bounds()
         constant = grid_log_normaliser(fitted.log_density, low, high)
-    elif fitted.log_normaliser is not None:
-        constant, normaliser = fitted.log_normaliser, "importance sampling"
+    elif fitted.normalised:
+        normaliser = "importance sampling"
     else:
-        name, constant, normaliser = "mean_log_density", 0.0, "unknown"
+        name, normaliser = "mean_log_density", "unknown"
         definition = "mean unnormalised log-density of the rows: only differences mean something"
     protocol = {
         "definition": definition,

@@ -1,5 +1,7 @@
-"""Files of rows: .npy, .npz, .csv and .parquet, read whole or block by block."""
+"""Files of rows: arrays and tables, read whole or block by block."""
 
+import importlib.util
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,39 +12,78 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gedikit.errors import DataError, UsageError
+from gedikit.errors import DataError, GediError, UsageError
+from gedikit.tables import LABEL_COLUMNS, ColumnOptions, TableEncoding, dialect_of
+from gedikit.tables.inference import check_names, label_column
 
-LABEL_COLUMNS = ("label", "labels", "target", "class", "y")
 _BLOCK = 65_536
 
 
 @dataclass(frozen=True)
 class FileTable:
-    """What a file holds: rows, and where it has them labels, names and the shape of images."""
+    """What a file holds: rows of numbers, and where it has them labels, names, ids and the shape of images."""
 
     x: Any
     y: NDArray[Any] | None = None
     columns: tuple[str, ...] = ()
     label_column: str | None = None
     image_shape: tuple[int, int, int] | None = None
+    encoding: TableEncoding | None = None  # of a table
+    ids: Any = None  # of the rows of a table: a frame of columns that are passed through
 
 
-def read_file(path: Path, columns: tuple[str, ...] = ()) -> FileTable:
-    """All rows, checked to be finite numbers; with `columns`, those, in that order."""
+def read_file(
+    path: Path,
+    columns: tuple[str, ...] = (),
+    *,
+    options: ColumnOptions | None = None,
+    encoding: TableEncoding | None = None,
+) -> FileTable:
+    """All rows as finite numbers.
+
+    A table is encoded as a model knows it (its `encoding`, or the names of its columns), or as its columns look and
+    `options` say.
+    """
     _check(path)
-    table = _numeric(_ordered(READERS[path.suffix.lower()](path), columns, path), path)
-    if table.y is not None and len(table.y) != len(table.x):
-        raise DataError(f"{path} has {len(table.x)} rows but {len(table.y)} labels")
-    return table
+    ending = path.suffix.lower()
+    if ending in ARRAY_READERS:
+        if options not in (None, ColumnOptions()):
+            raise UsageError(f"{path} is an array without named columns: nothing can be said about them")
+        table = _shaped(ARRAY_READERS[ending](path), path)
+        if table.y is not None and len(table.y) != len(table.x):
+            raise DataError(f"{path} has {len(table.x)} rows but {len(table.y)} labels")
+        if encoding is None and not columns and table.image_shape is None and _has_gaps(table.x):
+            encoding = TableEncoding.infer(_named(table.x), None, str(path))
+        return _finite(table, encoding, path)
+    text = encoding.text_columns if encoding else ()
+    frame = next(_FRAME_READERS[ending](path, text, None), None)
+    if frame is None:
+        raise DataError(f"{path} has a header but no rows")
+    _check_header(frame, path)
+    if encoding is None and columns:
+        encoding = _of_numbers(frame, columns, path)
+    return _encoded(frame, encoding or TableEncoding.infer(frame, options, str(path)), path)
 
 
-def file_blocks(path: Path, columns: tuple[str, ...] = ()) -> Iterator[FileTable]:
-    """The rows piece by piece; a file larger than memory is never read whole."""
+def file_blocks(
+    path: Path, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None
+) -> Iterator[FileTable]:
+    """The rows piece by piece, for a trained model; a file larger than memory is never read whole."""
     _check(path)
-    first = 0
-    for table in _BLOCK_READERS[path.suffix.lower()](path):
-        yield _numeric(_ordered(table, columns, path), path, first)
-        first += len(table.x)
+    first, ending = 0, path.suffix.lower()
+    if ending in ARRAY_READERS:
+        for table in _array_blocks(path):
+            yield _finite(_shaped(table, path), encoding, path, first)
+            first += len(table.x)
+        return
+    text = encoding.text_columns if encoding else ()
+    for frame in _FRAME_READERS[ending](path, text, _BLOCK):
+        if not first:
+            _check_header(frame, path)
+        if encoding is None:
+            encoding = _of_numbers(frame, columns, path)
+        yield _encoded(frame, encoding, path, first)
+        first += len(frame)
 
 
 def _check(path: Path) -> None:
@@ -57,11 +98,13 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
     """Whatever a library raises over a damaged file (its own errors, zlib.error, KeyError ...), as a sentence."""
     try:
         yield
+    except GediError:
+        raise
     except MemoryError as error:
         raise DataError(f"{path} does not fit in memory, or is damaged and claims a wrong size: {error}") from error
     except Exception as error:
         why = str(error).strip() or type(error).__name__
-        raise DataError(f"{path} is damaged, cut short or not a {kind} file of numbers: {why}") from error
+        raise DataError(f"{path} is damaged, cut short or not a {kind} file: {why}") from error
 
 
 def _read_npy(path: Path) -> FileTable:
@@ -94,21 +137,40 @@ def _array(value: Any, path: Path) -> NDArray[Any]:
 
 
 def _array_blocks(path: Path) -> Iterator[FileTable]:
-    x = READERS[path.suffix.lower()](path).x
+    x = ARRAY_READERS[path.suffix.lower()](path).x
     for start in range(0, max(len(x), 1), _BLOCK):
         yield FileTable(x[start : start + _BLOCK])
 
 
-def _csv_blocks(path: Path) -> Iterator[FileTable]:
+def _csv_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterator[Any]:
     import pandas as pd
 
-    with _reading(path, ".csv"):
-        reader = pd.read_csv(path, chunksize=_BLOCK)
+    with _reading(path, path.suffix):
+        options = {**dialect_of(path).options(text), "skipinitialspace": True, "index_col": False}
+        if rows is None:
+            with _none_lost(path):
+                whole = pd.read_csv(path, low_memory=False, **options)
+            yield whole
+            return
+        reader = pd.read_csv(path, chunksize=rows, **options)
     with reader:
-        yield from _tables(reader, path, ".csv")
+        yield from _pieces(reader, path)
 
 
-def _parquet_blocks(path: Path) -> Iterator[FileTable]:
+@contextmanager
+def _none_lost(path: Path) -> Iterator[None]:
+    """pandas drops values for which there is no name, with a warning."""
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            yield
+        except pd.errors.ParserWarning:
+            raise DataError(f"the rows of {path} have more values than its first line has names") from None
+
+
+def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterator[Any]:  # noqa: ARG001
     try:
         import pyarrow.parquet
     except ImportError:
@@ -116,65 +178,52 @@ def _parquet_blocks(path: Path) -> Iterator[FileTable]:
     with _reading(path, ".parquet"):
         file = pyarrow.parquet.ParquetFile(path)
     with file:
-        yield from _tables((batch.to_pandas() for batch in file.iter_batches(_BLOCK)), path, ".parquet")
+        if rows is None:
+            with _reading(path, ".parquet"):
+                whole = file.read().to_pandas()
+            yield whole
+            return
+        yield from _pieces((batch.to_pandas() for batch in file.iter_batches(rows)), path)
 
 
-def _tables(frames: Iterator[Any], path: Path, kind: str) -> Iterator[FileTable]:
+def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterator[Any]:
+    """The first sheet, which is read whole."""
+    import pandas as pd
+
+    if importlib.util.find_spec("openpyxl") is None:
+        raise UsageError(f"reading {path.suffix} needs openpyxl: pip install 'gedikit[excel]'")
+    with _reading(path, path.suffix):
+        frame = pd.read_excel(path, engine="openpyxl", dtype=dict.fromkeys(text, str))
+    for start in range(0, max(len(frame), 1), rows or max(len(frame), 1)):
+        yield frame.iloc[start : start + rows] if rows else frame
+
+
+def _pieces(frames: Iterator[Any], path: Path) -> Iterator[Any]:
     while True:
-        with _reading(path, kind):
+        with _reading(path, path.suffix), _none_lost(path):
             frame = next(frames, None)
         if frame is None:
             return
-        yield _table(frame, path)
+        yield frame
 
 
-def _whole(read: Callable[[Path], Iterator[FileTable]]) -> Callable[[Path], FileTable]:
-    """Read all blocks of a file as one table."""
-
-    def read_whole(path: Path) -> FileTable:
-        parts = list(read(path))
-        if not parts:
-            raise DataError(f"{path} has a header but no rows")
-        y = None if parts[0].y is None else np.concatenate([part.y for part in parts])
-        return FileTable(np.concatenate([part.x for part in parts]), y, parts[0].columns, parts[0].label_column)
-
-    return read_whole
-
-
-def _table(frame: Any, path: Path) -> FileTable:
-    """A data frame as rows of numbers; a label column is set aside, what cannot be meant is refused."""
-    names = [str(c) for c in frame.columns]
-    if names and all(_is_number(name) for name in names):
-        raise DataError(f"the first line of {path} holds numbers, not names: add a line of column names")
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise DataError(f"{path} has more than one column called {repeated!r}: rename or drop all but one")
-    unnamed = [name for name in names if name.startswith("Unnamed:")]
-    if unnamed:
-        raise DataError(f"a column of {path} has no name and looks like an index: drop it, or name it to use it")
-    lower = [name.lower() for name in names]
-    known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in lower]  # x and y are coordinates
-    label = next((frame.columns[lower.index(name)] for name in known if name in lower), None)
-    features = frame if label is None else frame.drop(columns=[label])
-    for column in features.columns:
-        if features[column].dtype.kind not in "biuf":
-            seen = features[column].iloc[0] if len(features) else ""
-            raise DataError(f"column {column!r} of {path} holds text such as {seen!r}; only numbers can be used")
-    y = None if label is None else frame[label].to_numpy()
+def _encoded(frame: Any, encoding: TableEncoding, path: Path, first: int = 0) -> FileTable:
+    """Rows of numbers, with labels and ids set aside."""
     return FileTable(
-        features.to_numpy(), y, tuple(str(c) for c in features.columns), None if label is None else str(label)
+        encoding.encode(frame, str(path), first),
+        encoding.labels(frame),
+        encoding.features,
+        encoding.label_column(frame),
+        encoding=encoding,
+        ids=encoding.ids(frame),
     )
 
 
-def _ordered(table: FileTable, columns: tuple[str, ...], path: Path) -> FileTable:
-    """The columns a model was trained on, in its order; files without names are taken as they are."""
-    if not columns or not table.columns or table.columns == columns:
-        return table
-    missing = [name for name in columns if name not in table.columns]
-    if missing:
-        raise DataError(f"{path} lacks the column {missing[0]!r} that the model was trained on")
-    order = [table.columns.index(name) for name in columns]
-    return replace(table, x=table.x[:, order], columns=columns)
+def _check_header(frame: Any, path: Path) -> None:
+    if len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
+        raise DataError(f"the first line of {path} holds numbers, not names: add a line of column names")
+    if not len(frame):
+        raise DataError(f"{path} has a header but no rows")
 
 
 def _is_number(text: str) -> bool:
@@ -185,8 +234,45 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numeric(table: FileTable, path: Path, first: int = 0) -> FileTable:
-    """Rows of finite numbers, or a sentence; `first` is the number of the first row."""
+def _of_numbers(frame: Any, columns: tuple[str, ...], path: Path) -> TableEncoding:
+    """For a model that knows the names of its columns at most; without, all are taken but labels."""
+    names = [str(name) for name in frame.columns]
+    check_names(names, str(path))
+    if columns:
+        return TableEncoding.of_numbers(columns)
+    label = label_column(names)
+    return TableEncoding.of_numbers([name for name in names if name != label])
+
+
+def _finite(table: FileTable, encoding: TableEncoding | None, path: Path, first: int = 0) -> FileTable:
+    """Rows of finite numbers, or a sentence; `first` is the number of the first row.
+
+    The columns of an array are those of a table in the same order, where a model knows one.
+    """
+    if encoding is None:
+        if table.x.dtype.kind == "f":
+            _check_finite(table.x, path, first)
+        return table
+    n, learned = table.x.shape[1], encoding.learned
+    if n not in (len(learned), len(encoding.columns)):
+        raise DataError(f"{path} has {n} features; the model was trained on {len(learned)}")
+    known = learned if n == len(learned) else encoding.columns
+    rows = encoding.encode(_named(table.x, [column.name for column in known]), str(path), first)
+    return replace(table, x=rows, columns=encoding.features, encoding=encoding)
+
+
+def _named(x: NDArray[Any], names: list[str] | None = None) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(np.asarray(x), columns=names or [f"x{i}" for i in range(x.shape[1])])
+
+
+def _has_gaps(x: NDArray[Any]) -> bool:
+    return x.dtype.kind == "f" and any(np.isnan(x[i : i + _BLOCK]).any() for i in range(0, len(x), _BLOCK))
+
+
+def _shaped(table: FileTable, path: Path) -> FileTable:
+    """Rows of numbers, or a sentence."""
     x = table.x
     if x.dtype.kind not in "biuf":
         raise DataError(f"{path} holds values of type {x.dtype}; only numbers can be used")
@@ -201,8 +287,6 @@ def _numeric(table: FileTable, path: Path, first: int = 0) -> FileTable:
         )
     if x.ndim != 2:
         raise DataError(f"{path} has shape {x.shape}; rows of features (two dimensions) are needed")
-    if x.dtype.kind == "f":
-        _check_finite(x, path, first)
     return replace(table, x=x, image_shape=image_shape)
 
 
@@ -225,15 +309,12 @@ def _check_finite(x: NDArray[Any], path: Path, first: int) -> None:
             )
 
 
-READERS: dict[str, Callable[[Path], FileTable]] = {
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-    ".csv": _whole(_csv_blocks),
-    ".parquet": _whole(_parquet_blocks),
+ARRAY_READERS: dict[str, Callable[[Path], FileTable]] = {".npy": _read_npy, ".npz": _read_npz}
+# frames of a file: all rows at once, or so many at a time; some columns are text whatever they look like
+_FRAME_READERS: dict[str, Callable[[Path, tuple[str, ...], int | None], Iterator[Any]]] = {
+    ".csv": _csv_frames,
+    ".tsv": _csv_frames,
+    ".parquet": _parquet_frames,
+    ".xlsx": _excel_frames,
 }
-_BLOCK_READERS: dict[str, Callable[[Path], Iterator[FileTable]]] = {
-    ".npy": _array_blocks,
-    ".npz": _array_blocks,
-    ".csv": _csv_blocks,
-    ".parquet": _parquet_blocks,
-}
+ENDINGS = (*ARRAY_READERS, *_FRAME_READERS)

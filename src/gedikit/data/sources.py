@@ -8,10 +8,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gedikit.data import toy
-from gedikit.data.files import READERS, file_blocks, read_file
+from gedikit.data.files import ENDINGS, file_blocks, read_file
 from gedikit.data.folder import Progress, folder_blocks, read_folder
 from gedikit.data.official import OFFICIAL, OfficialSet, read_official
 from gedikit.errors import UsageError
+from gedikit.tables import ColumnOptions, TableEncoding
 
 _TOY_SIZE = 1000
 IMAGE_SIZE = 32  # of pictures from a folder, unless another is asked for
@@ -33,6 +34,8 @@ class Dataset:
     label_column: str | None = None
     names: tuple[str, ...] = ()  # of the rows
     skipped: tuple[tuple[str, str], ...] = ()  # files of a folder that could not be read, and why
+    encoding: TableEncoding | None = None  # of a table: what its rows stand for
+    ids: Any = None  # of the rows of a table: a frame of columns that are passed through
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Block:
     x: NDArray[Any]
     names: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    ids: Any = None  # of the rows of a table: a frame of columns that are passed through
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,16 @@ def load(
     split: str = "train",
     seed: int = 0,
     columns: tuple[str, ...] = (),
+    options: ColumnOptions | None = None,
+    encoding: TableEncoding | None = None,
     image_size: int = IMAGE_SIZE,
     image_channels: int | None = None,
     on_progress: Progress | None = None,
 ) -> Dataset:
-    """A built-in name, a .npy, .npz, .csv or .parquet file, or a folder of pictures.
+    """A built-in name, a file of rows (an array or a table), or a folder of pictures.
 
-    With `columns`, those of a file, in that order. The pictures of a folder become squares of `image_size` pixels a
+    A table is encoded as a model knows it, by its `encoding` or the names of its `columns`; else as it looks and
+    `options` say. The pictures of a folder become squares of `image_size` pixels a
     side; without `image_channels` they have one channel if all of them are grey, else three.
     """
     if source in BUILTIN:
@@ -82,7 +89,7 @@ def load(
             names=folder.paths,
             skipped=folder.skipped,
         )
-    table = read_file(path, columns)
+    table = read_file(path, columns, options=options, encoding=encoding)
     return Dataset(
         str(path),
         table.x,
@@ -90,6 +97,8 @@ def load(
         image_shape=table.image_shape,
         columns=table.columns,
         label_column=table.label_column,
+        encoding=table.encoding,
+        ids=table.ids,
     )
 
 
@@ -104,6 +113,7 @@ def blocks(
     split: str = "train",
     seed: int = 0,
     columns: tuple[str, ...] = (),
+    encoding: TableEncoding | None = None,
     image_size: int = IMAGE_SIZE,
     image_channels: int | None = None,
 ) -> Iterator[Block]:
@@ -116,8 +126,8 @@ def blocks(
         for folder in folder_blocks(path, size=image_size, channels=image_channels):
             yield Block(folder.images.reshape(len(folder.images), -1), folder.paths, folder.skipped)
         return
-    for table in file_blocks(path, columns):
-        yield Block(table.x)
+    for table in file_blocks(path, columns, encoding=encoding):
+        yield Block(table.x, ids=table.ids)
 
 
 def _toy(name: str) -> Callable[[str, int], Dataset]:
@@ -168,9 +178,9 @@ BUILTIN.update({data.name: _image_set(data) for data in OFFICIAL.values()})
 
 def _existing(source: str) -> Path:
     path = Path(source)
-    if not path.is_dir() and path.suffix.lower() not in READERS:
+    if not path.is_dir() and path.suffix.lower() not in ENDINGS:
         raise UsageError(
             f"{source!r} is neither a built-in data set ({', '.join(BUILTIN)}), nor an existing folder "
-            f"of pictures, nor a file ending in {', '.join(READERS)}"
+            f"of pictures, nor a file ending in {', '.join(ENDINGS)}"
         )
     return path

@@ -12,6 +12,7 @@ from gedikit.densities.estimators import (
     log_normaliser,
 )
 from gedikit.densities.flow import Flow
+from gedikit.densities.multi_noise_energy import MultiNoiseEnergy, MultiNoiseModule
 
 __all__ = [
     "ClusterEnergy",
@@ -21,6 +22,8 @@ __all__ = [
     "Energy",
     "Flow",
     "Likelihood",
+    "MultiNoiseEnergy",
+    "MultiNoiseModule",
     "cluster_log_density",
     "contrastive_log_density",
     "densities",

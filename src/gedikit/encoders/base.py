@@ -38,6 +38,7 @@ class EncoderContext:
     n_outputs: int | None  # of the projector, where that is fixed
     generator: torch.Generator
     module: nn.Module | None = None  # one that the user gave
+    noise: float | None = None  # the smallest noise level, where the network is asked about noised rows
 
 
 class Encoding(NamedTuple):
@@ -53,6 +54,7 @@ class Encoder(Component):
     """A family of networks."""
 
     of_images: ClassVar[bool] = False
+    takes_noise: ClassVar[bool] = False  # whether its network takes a noise level beside x
     needs_module: ClassVar[bool] = False  # one that the user gives
     standardised: ClassVar[bool] = False  # embeddings of the data start with mean 0 and deviation 1
 

@@ -25,12 +25,13 @@ class Vector(Modality):
         "columns divided by their own deviation (features), by a common one (global) or not (none)",
         choices=MODES,
     )
+    codes: tuple[int, ...] = setting((), "columns of codes, which are centred and not scaled")
     margin: float = setting(0.5, "of the domain around the data, in scaled units", above=0)
 
     summary: ClassVar[str] = "rows of numbers"
 
     def prepare(self, x: NDArray[Any], generator: torch.Generator) -> PreparedData:
-        scaler = Scaler.fit(x, self.scaling)
+        scaler = Scaler.fit(x, self.scaling, self.codes)
         data = torch.from_numpy(scaler.transform(x))
         bandwidth = kernel_bandwidth(data, generator)
         box = Box.around(data, max(self.margin, 4 * bandwidth))

@@ -111,6 +111,7 @@ class TrainingData:
     graph: Callable[[], NeighbourGraph]  # of all rows; built when it is first asked for
     nearest: Nearest
     examples: Examples | None = None
+    partition: Callable[[], Int64[np.ndarray, " n"]] | None = None  # to start from, groups by falling size
 
 
 class Training(Protocol):

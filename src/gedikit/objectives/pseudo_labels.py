@@ -48,7 +48,10 @@ def pseudo_label_loss(log_p: Float[Tensor, "*m n c"], targets: Float[Tensor, "*m
 @register_objective("pseudo-labels")
 @dataclass(frozen=True)
 class PseudoLabels(Objective):
-    """Cross-entropy to the spectral clusters of the neighbour graph, named by the constraint if there is one."""
+    """Cross-entropy to a partition found before the training, named by the constraint if there is one.
+
+    For rows of numbers the partition is the plan's start, for images the spectral clusters of the neighbour graph.
+    """
 
     weight: float = setting(25.0, "weight in the sum that is minimised", at_least=0)
     symmetric: bool = setting(False, "of x′ as well as of x")
@@ -60,11 +63,11 @@ class PseudoLabels(Objective):
     )
     _targets: Float[Tensor, "n c"] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
-    summary: ClassVar[str] = "cross-entropy to spectral clusters of the neighbour graph, at the beginning"
+    summary: ClassVar[str] = "cross-entropy to a partition of the neighbour graph, at the beginning"
     reference: ClassVar[str] = PAPER + "; cf. SCAN (Van Gansbeke et al., 2020)"
     standalone: ClassVar[bool] = False
     title: ClassVar[str] = "Pseudo-label loss"
-    caption: ClassVar[str] = "Cross-entropy to the spectral clusters of neighbours that the training starts from."
+    caption: ClassVar[str] = "Cross-entropy to the partition that the training starts from."
 
     def __call__(self, out: Outputs, memory: Memory) -> tuple[Tensor, Memory]:
         assert self._targets is not None, "bound before the training"
@@ -78,6 +81,8 @@ class PseudoLabels(Objective):
     def bind(self, data: TrainingData) -> Self:
         if data.examples is not None:
             targets = labels_by_constraint(data.nearest, data.examples, data.n_rows, data.seed, data.device)
+        elif data.partition is not None:
+            targets = labels_by_partition(data.partition(), data.prior, data.device)
         else:
             targets = labels_by_clusters(data.graph(), data.prior, data.seed, data.device)
         return replace(self, _targets=targets)
@@ -95,6 +100,14 @@ class PseudoLabels(Objective):
                 joined.append(stage)
             begun = stage.until
         return tuple(joined)
+
+
+def labels_by_partition(
+    groups: Int64[np.ndarray, " n"], prior: NDArray[np.float64], device: torch.device
+) -> Float[Tensor, "n c"]:
+    """Each row in its group; the larger groups, which come first, get the more probable labels."""
+    label = np.argsort(-prior, kind="stable")
+    return torch.nn.functional.one_hot(torch.from_numpy(label[groups]), len(prior)).float().to(device)
 
 
 def labels_by_clusters(

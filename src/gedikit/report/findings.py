@@ -41,8 +41,8 @@ def find(fitted: FittedModel, predictions: Predictions) -> Findings:
     return Findings(
         clusters=p.labels,
         membership=membership,
-        log_density=p.log_density - (fitted.log_normaliser or 0.0) if has_density else None,
-        outlier_score=fitted.outlier_score(p.log_density) if has_density else None,
+        log_density=p.log_density if has_density else None,
+        outlier_score=p.outlier_score if has_density else None,
         sizes=np.bincount(p.labels, minlength=fitted.n_clusters),
     )
 

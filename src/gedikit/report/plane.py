@@ -36,8 +36,7 @@ class Plane:
     """The domain of a model of two features, evaluated once for all figures of it."""
 
     def __init__(self, fitted: FittedModel, names: Sequence[str]):
-        self.xs, self.ys, self.logits, log_density = on_grid(fitted, _GRID)
-        self.log_density = log_density - (fitted.log_normaliser or 0.0)
+        self.xs, self.ys, self.logits, self.log_density = on_grid(fitted, _GRID)
         self.names = names
 
     def clusters(self, points: NDArray[Any], clusters: NDArray[np.int64]) -> Figure:

@@ -41,7 +41,7 @@ class Picture:
 
 
 def density_name(data: ReportData) -> str:
-    return "log-density" if data.fitted.log_normaliser is None else "log-density (normalised, nats)"
+    return "log-density" if not data.fitted.normalised else "log-likelihood (nats)"
 
 
 def curves(data: ReportData) -> list[Picture]:

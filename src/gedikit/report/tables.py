@@ -131,18 +131,22 @@ def cluster_means(data: ReportData, found: Findings) -> HtmlTable:
 
 
 def strangest(data: ReportData, found: Findings) -> HtmlTable | None:
-    """The least typical rows, each with the value that is furthest from the mean of its column."""
+    """The strangest rows, each with the column that makes it so."""
     if found.log_density is None or found.outlier_score is None:
         return None
     mean, deviation = np.mean(data.x, axis=0), np.std(data.x, axis=0)
+    order = np.argsort(-found.outlier_score, kind="stable")[:_STRANGEST]
+    outliers, reasons = data.fitted.outliers, None
+    if outliers is not None:
+        reasons = outliers.reasons(data.fitted.to_scaled(np.asarray(data.x[order])))
     rows = []
-    for i in found.typical_first()[::-1][:_STRANGEST]:
+    for place, i in enumerate(order):
         row = np.asarray(data.x[i], dtype=np.float64)
         away = (row - mean) / np.where(deviation > 0, deviation, 1.0)
         if len(row) <= _FEW:
             values = ", ".join(f"{name} = {value:.4g}" for name, value in zip(data.column_names, row, strict=True))
         else:
-            j = int(np.argmax(np.abs(away)))
+            j = int(np.argmax(np.abs(away) if reasons is None else reasons[place]))
             values = f"{data.column_names[j]} = {row[j]:.4g} ({away[j]:+.1f} deviations)"
         numbers = (
             str(i),
@@ -151,7 +155,7 @@ def strangest(data: ReportData, found: Findings) -> HtmlTable | None:
             f"{found.outlier_score[i]:.3f}",
         )
         rows.append([Cell(text) for text in (*numbers, values)])
-    last = "values" if data.fitted.n_features <= _FEW else "furthest value"
+    last = "values" if data.fitted.n_features <= _FEW else "mainly because of"
     return HtmlTable(["row (from 0)", "cluster", "log-density", "outlier score", last], rows)
 
 

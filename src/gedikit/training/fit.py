@@ -1,6 +1,7 @@
 """From a plan and an array to a fitted model: prepare, train, keep what is needed afterwards."""
 
 import copy
+import dataclasses
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
@@ -24,10 +25,13 @@ from gedikit.modalities import PreparedData
 from gedikit.model import EnergyClassifier
 from gedikit.objectives import Objective, prior_optimum
 from gedikit.objectives.base import Sizes, TrainingData
-from gedikit.planning import Plan, check_rows
+from gedikit.outlyingness import OutlierModel
+from gedikit.planning import AUTO, Plan, check_rows
 from gedikit.samplers import SamplerContext, Source
+from gedikit.starts import Start, Starts
 from gedikit.training.callbacks import Callback, Callbacks, FitView
 from gedikit.training.devices import resolve_device, threads, tuned_convolutions
+from gedikit.training.evidence import agreement_of_views, evidence_of_start
 from gedikit.training.health import HealthMonitor
 from gedikit.training.loop import History, train
 from gedikit.training.out_of_memory import out_of_memory
@@ -44,6 +48,8 @@ from gedikit.views.similarity import SimilarityContext
 _KEPT_SAMPLES = 5000
 _KEPT_REFERENCE = 512
 _STANDARD_ROWS = 256
+_HELD_OUT = 0.15  # share of the rows by which a density that may overfit is checked
+_HELD_OUT_ROWS = 1000
 
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -64,6 +70,7 @@ def fit(
     execution: Execution | None = None,
     encoder: nn.Module | None = None,
     rules: Rules | None = None,
+    starts: Starts | None = None,
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
     history: History | None = None,
@@ -73,7 +80,7 @@ def fit(
     `encoder` is the module of a user for the encoder "user"; it is not changed, a copy is. `rules` are what the
     objective "constraint" learns from: rows that no example names are not trained on.
     """
-    ready = prepare(plan, x, execution=execution, encoder=encoder, rules=rules)
+    ready = prepare(plan, x, execution=execution, encoder=encoder, rules=rules, starts=starts)
     state = ready.new_state()
     if checkpoint is not None:
         state.restore(*checkpoint)
@@ -102,11 +109,13 @@ class Setup:
     data: PreparedData
     views: Views
     reference: Float[Tensor, "r d"]
+    held_out: Float[Tensor, "h d"]  # rows that the density was not trained on
     network: EnergyClassifier
     source: Source | None
     step: TrainStep
     optima: dict[str, float]
     rules: Rules | None = None
+    start: Start | None = None
 
     @property
     def device(self) -> torch.device:
@@ -147,6 +156,8 @@ class Setup:
         if network.batch_normalised:
             calibrate(network, self.views.points(0, len(self.x)))
         log_gamma: float | None = 0.0 if network.density.normalised else None
+        calibration = torch.Generator(self.device).manual_seed(self.plan.seed)
+        measured = network.density.calibrate(network, self.held_out.to(self.device), calibration)
         kept = torch.empty(0, self.x.shape[1], device=self.device)
         step_size = float("nan")
         if self.source is not None and sampler is not None:
@@ -166,6 +177,7 @@ class Setup:
             step_size=step_size,
             log_normaliser=None if log_gamma is None else log_gamma - self.data.scaler.log_jacobian,
             quantiles=np.empty(0),
+            outliers=self._outliers(),
             training_labels=np.empty(0, dtype=np.int64),
             reference=self.reference.to(self.device),
             info={
@@ -174,6 +186,7 @@ class Setup:
                 "n_samples": len(self.x),
                 "events": state.events,
                 "optima": self.optima,
+                **({"density": measured} if measured else {}),
                 "fingerprint": fingerprint(self.x),
                 **({} if self.rules is None else {"values": self.rules.values}),
                 "versions": {
@@ -185,9 +198,29 @@ class Setup:
         )
         predictions = fitted.predictions(self.x)
         fitted.training_labels = predictions.labels
+        fitted.info["evidence"] = self._evidence(fitted)
         fitted.quantiles = density_quantiles(predictions.log_density)
+        if fitted.outliers is None:
+            strange = fitted.outlier_score_of(predictions.log_density)
+            predictions = dataclasses.replace(predictions, outlier_score=strange)
         fitted.training_predictions = predictions
         return fitted
+
+    def _evidence(self, fitted: FittedModel) -> dict[str, float]:
+        """What a verdict needs and the fitted model alone could not say."""
+        found = {
+            name: agreement_of_views(fitted.network, fitted.assignment, self.views, progress, self.plan.seed)
+            for name, progress in (("agreement_of_long_walks", 0.0), ("agreement_of_views", 1.0))
+        }
+        return found if self.start is None else found | evidence_of_start(self.start, fitted.training_labels)
+
+    def _outliers(self) -> OutlierModel | None:
+        """What tells strange rows, where there is a density and rows are no images."""
+        if not self.plan.models_density or self.data.image_shape:
+            return None
+        generator = torch.Generator().manual_seed(self.plan.seed)
+        one_unit = len(np.unique(self.data.scaler.scale)) == 1
+        return OutlierModel.fit(self.data.all_rows(), generator, one_unit=one_unit)
 
     def _assignment(self, network: EnergyClassifier) -> Assignment:
         rule = self.plan.config.head.labels
@@ -207,6 +240,7 @@ def prepare(
     execution: Execution | None = None,
     encoder: nn.Module | None = None,
     rules: Rules | None = None,
+    starts: Starts | None = None,
 ) -> Setup:
     """Look at the data and build everything that does not change during training."""
     execution = execution or Execution()
@@ -243,13 +277,28 @@ def prepare(
         )
     )
     nearest = c.similarity.nearest(alike) if rules is not None else _no_neighbours
-    training_data = TrainingData(len(x), prior, seed, where, graph, nearest, rules)
+
+    @cache
+    def start() -> Start:
+        shares = None if plan.shares == AUTO else plan.prior
+        looked_at = starts or Starts(x, seed, getattr(c.data, "codes", ()))
+        return looked_at.find(plan.n_clusters, getattr(c.data, "scaling", AUTO), shares)
+
+    started = not c.data.image_shape and rules is None and "pseudo-labels" in plan.terms
+    partition = (lambda: start().labels) if started else None
+    training_data = TrainingData(len(x), prior, seed, where, graph, nearest, rules, partition)
     objectives = {name: objective.bind(training_data) for name, objective in c.objectives.items()}
 
-    references = torch.empty(0, x.shape[1])
+    references = held_out = torch.empty(0, x.shape[1])
+    is_held_out = torch.zeros(len(x), dtype=torch.bool)
     if c.density is not None and c.density.n_references:
-        references = data.rows(torch.randperm(len(x), generator=setup)[: c.density.n_references])
-    network = build_network(plan, x.shape[1], data.bandwidth, setup, references, copy.deepcopy(encoder))
+        order = torch.randperm(len(x), generator=setup)
+        if c.density.noised:
+            n_held_out = max(1, min(_HELD_OUT_ROWS, round(_HELD_OUT * len(x))))
+            is_held_out[order[:n_held_out]] = True
+            held_out, order = data.rows(order[:n_held_out]), order[n_held_out:]
+        references = data.rows(order[: c.density.n_references])
+    network = build_network(plan, x.shape[1], data.bandwidth, setup, references, held_out, copy.deepcopy(encoder))
     if c.encoder.standardised and isinstance(network.projector, nn.Sequential):
         some = data.rows(torch.randperm(len(x), generator=setup)[:_STANDARD_ROWS])
         standardise(network.projector, network.features(some))
@@ -259,10 +308,11 @@ def prepare(
     network.compute_in(precision(execution, where))
     source = _source(plan, data, reference, setup, where)
     log_prior = torch.from_numpy(np.log(prior)).float().to(where)
-    step = TrainStep(plan, execution, objectives, views, source, log_prior, weights_of(plan))
+    step = TrainStep(plan, execution, objectives, views, source, log_prior, is_held_out.to(where), weights_of(plan))
     sizes = Sizes(c.optimiser.batch_size, network.centers.shape[0], log_prior)
     optima = known_optima(plan, objectives, sizes)
-    return Setup(plan, execution, x, data, views, reference, network, source, step, optima, rules)
+    begun = start() if started else None
+    return Setup(plan, execution, x, data, views, reference, held_out, network, source, step, optima, rules, begun)
 
 
 def weights_of(plan: Plan) -> dict[str, float | Tensor]:

@@ -4,9 +4,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gedikit.model import EnergyClassifier
+from gedikit.randomness import Randomness
 from gedikit.samplers import Samples
 from gedikit.training.state import TrainState
 
@@ -23,10 +25,11 @@ class BatchOutputs:
         views: Sequence[Float[Tensor, "*m b d"]],
         samples: Samples | None,
         log_prior: Float[Tensor, "*m c"],
+        held_out: Bool[Tensor, " n"],
         phases: Mapping[str, Hashable],
     ):
         """`view` is one x′ in any case, `views` are as many as the objectives want."""
-        self._state, self._network = state, state.network
+        self._state, self._network, self._held_out = state, state.network, held_out
         self.rows, self.views, self.samples = rows, views, samples
         self.log_prior, self.phases = log_prior, phases
         self._view, self._size = view, x.shape[-2]
@@ -36,6 +39,26 @@ class BatchOutputs:
             self._embeddings = torch.cat([state.embed(part) for part in parts], dim=-2)
         else:
             self._embeddings = state.embed(self._points)
+
+    @property
+    def network(self) -> EnergyClassifier:
+        return self._network
+
+    @property
+    def generator(self) -> Randomness:
+        return self._state.generator
+
+    @property
+    def x(self) -> Float[Tensor, "*m b d"]:
+        return self._part(self._points, 0)
+
+    @property
+    def held_out(self) -> Bool[Tensor, "*m b"]:
+        return self._held_out[self.rows]
+
+    @property
+    def log_q(self) -> Float[Tensor, "*m k"] | None:
+        return None if self.samples is None else self.samples.log_q
 
     def _part(self, of: Tensor, number: int) -> Tensor:
         return of[..., number * self._size : (number + 1) * self._size, :]

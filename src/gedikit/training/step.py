@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from gedikit.config import Execution, Optimiser
@@ -53,6 +53,7 @@ class TrainStep:
     views: Views
     source: Source | None
     log_prior: Float[Tensor, "*m c"]
+    held_out: Bool[Tensor, " n"]  # rows that the density is not trained on
     weights: Mapping[str, float | Tensor]
     _measured: dict[Phase, tuple[str, ...]] = field(default_factory=dict, repr=False)  # names of measurements
 
@@ -101,7 +102,9 @@ class TrainStep:
 
     def _run(self, state: TrainState, phase: Phase, batch: Batch) -> Tensor | None:
         """The iteration, from a captured graph where there is one."""
+        density = self.plan.config.density
         held = all(self.objectives[name].capturable for name in phase.terms if name in self.objectives)
+        held = held and (density is None or density.capturable)
         if not held or not accelerates(self.execution, state.weights.device):
             return self._advance(state, phase, batch)
         others = list(state.graphs.values())
@@ -129,7 +132,7 @@ class TrainStep:
         views = (view, *others)[:wanted]
         samples = self._samples(state) if GENERATIVE in phase.terms else None
         phases = dict(zip(phase.terms, phase.of_objectives, strict=True))
-        return BatchOutputs(state, batch[0], x, view, views, samples, self.log_prior, phases)
+        return BatchOutputs(state, batch[0], x, view, views, samples, self.log_prior, self.held_out, phases)
 
     def _samples(self, state: TrainState) -> Samples | None:
         if self.source is None:
@@ -170,8 +173,7 @@ class TrainStep:
         if GENERATIVE in terms:
             density = self.plan.config.density
             assert density is not None
-            log_q = None if out.samples is None else out.samples.log_q
-            losses |= density.losses(out.data_log_density, out.sample_log_density, log_q)
+            losses |= density.batch_losses(out)
         return losses
 
     def _measurements(self, phase: Phase, losses: dict[str, Tensor], out: BatchOutputs, gradient: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from gedikit.paper.reproduce.page import ResultTable, Section, write_page
 from gedikit.paper.reproduce.paper import ADDITION
 from gedikit.paper.reproduce.running import Done, Request, curve, key_of, run_all
 from gedikit.paper.reproduce.sums import Sums
-from gedikit.planning import Asked, ExamplesProfile, Plan, plan
+from gedikit.planning import UNIFORM, Asked, ExamplesProfile, Plan, plan
 from gedikit.profile import DataProfile
 from gedikit.training.callbacks import Callback
 from gedikit.training.devices import resolve_device
@@ -103,6 +103,7 @@ class AdditionFit:
             Asked(
                 10,
                 kind.method,
+                UNIFORM,
                 seed=self.seed,
                 config=config,
                 examples=ExamplesProfile(n_rows, n_variables, tuple(shares)) if self.needs_rule else None,

@@ -10,7 +10,7 @@ from gedikit.data.toy import N_CLASSES, SHAPES
 from gedikit.evaluation import clustering_metrics, grid_log_normaliser
 from gedikit.fitted import FittedModel
 from gedikit.paper.reproduce.running import curve, key_of
-from gedikit.planning import Asked, Plan, plan
+from gedikit.planning import UNIFORM, Asked, Plan, plan
 from gedikit.profile import DataProfile
 from gedikit.report.findings import on_grid
 from gedikit.training.callbacks import Callback
@@ -59,7 +59,8 @@ class Group:
         if self.iterations:
             config["optimiser.iterations"] = self.iterations
         data = DataProfile(N_TRAIN, n_features=2)
-        return plan(data, Asked(N_CLASSES[member.shape], self.method, seed=member.seed, config=config))
+        asked = Asked(N_CLASSES[member.shape], self.method, UNIFORM, seed=member.seed, config=config)
+        return plan(data, asked)
 
     def run(self, device: str, callback: Callback) -> "list[Result]":
         """Train the group and measure its members on points they were not trained on."""
