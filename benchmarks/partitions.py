@@ -1,6 +1,6 @@
 """Candidate partitions, the choice among them and the number of groups, without any network.
 
-    python benchmarks/partitions.py tables /work/shared/data/tables/clusters --parity 0
+    python benchmarks/partitions.py tables FOLDER --parity 0
     python benchmarks/partitions.py numbers --first-seed 100 --seeds 20
     python benchmarks/partitions.py groups
 

@@ -40,6 +40,7 @@ from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.methods import methods
 from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, check_prior, plan, split_execution
 from gedikit.progress import Forecast
+from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.starts import Starts
 from gedikit.tables import ColumnOptions
@@ -294,6 +295,8 @@ def _train(
         rows = write_predictions(fitted, [(block, predictions)], run.labels_path)
         verdict = write_report(run, config, fitted, dataset, predictions)
     run.forget_checkpoints()
+    sizes = np.bincount(predictions.labels, minlength=fitted.n_clusters)
+    console.print(groups_in_words(sizes, "pictures" if dataset.names else "rows"))
     console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
     if not verdict.healthy:
         console.print(verdict.advice)

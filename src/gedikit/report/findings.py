@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from gedikit.fitted import FittedModel, Predictions
 
 _MAX_PLOTTED = 5000
+_LISTED = 12  # sizes of groups in a sentence
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,11 @@ def on_grid(fitted: FittedModel, n: int) -> tuple[NDArray[np.float64], ...]:
     points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
     scores, density = (torch.cat(parts).double().cpu() for parts in zip(*fitted.evaluate(points), strict=True))
     return xs, ys, scores.numpy().reshape(n, n, fitted.n_clusters), density.numpy().reshape(n, n)
+
+
+def groups_in_words(sizes: NDArray[np.int64], what: str) -> str:
+    """The result in a line: how many groups, and how large they are."""
+    used = np.sort(sizes[sizes > 0])[::-1]
+    listed = ", ".join(f"{size:,}" for size in used[:_LISTED])
+    more = f" and {len(used) - _LISTED} smaller ones" if len(used) > _LISTED else ""
+    return f"{len(used)} group{'' if len(used) == 1 else 's'}: {listed} {what}{more}"

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from gedikit.diagnosis import UNCERTAIN
 from gedikit.report import galleries, sections, tables
-from gedikit.report.findings import Findings, find, plotted_rows
+from gedikit.report.findings import Findings, find, groups_in_words, plotted_rows
 from gedikit.report.inputs import ReportData
 from gedikit.report.mosaics import Darkroom
 from gedikit.report.template import page_template
@@ -11,7 +12,7 @@ from gedikit.report.template import page_template
 __all__ = ["ReportData", "render"]
 
 _MAX_LISTED = 200
-_MILD = ("unused clusters", "label inconsistency")
+_MILD = (UNCERTAIN, "unused clusters", "label inconsistency")
 
 
 def render(data: ReportData) -> str:
@@ -24,6 +25,7 @@ def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
     has_density = data.fitted.models_density
     return {
         "title": data.title,
+        "in_words": groups_in_words(found.sizes, "pictures" if data.image_shape is not None else "rows"),
         "method": data.fitted.method,
         "has_density": has_density,
         "n_skipped": len(data.skipped),
