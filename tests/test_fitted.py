@@ -175,11 +175,11 @@ def test_beyond_the_domain_the_density_falls_from_the_nearest_wall(fitted):
 def test_the_outlier_score_is_a_share_of_the_training_data(fitted):
     model = fitted("importance").fitted_
     density = model.log_density(X)
-    score = model.outlier_score(density)
+    score = model.outlier_score(X)
     order = np.argsort(density)
     assert score[order[0]] == 1 and score[order[-1]] == 0
     assert (np.diff(score[order]) <= 0).all()
-    assert model.outlier_score(np.array([density.min() - 1, density.max() + 1])).tolist() == [1, 0]
+    assert model.outlier_score_of(np.array([density.min() - 1, density.max() + 1])).tolist() == [1, 0]
 
 
 # samples

@@ -321,8 +321,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     def outlier_score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Share of the training rows that are less strange than each row: near 1 is an outlier.
 
-        It looks at two noise levels, and outliers among the training rows do not mislead it as they do
-        `score_samples`.
+        More than three columns are looked at on two noise levels, where outliers among the training rows do not
+        mislead it as they do `score_samples`; fewer columns, and images, by their log-density.
         """
         return self._fitted().outlier_score(self._validated(X))
 
@@ -330,7 +330,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         """What each column adds to how strange a row is; the largest of a row is its reason."""
         fitted = self._fitted()
         if fitted.outliers is None:
-            raise UsageError("reasons are told of rows of numbers whose density was learned, not of images")
+            raise UsageError("reasons are told of more than three columns of numbers whose density was learned")
         return fitted.outliers.reasons(fitted.to_scaled(self._validated(X)))
 
     def sample(

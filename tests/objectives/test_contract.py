@@ -40,7 +40,8 @@ class Case:
         others = [views(batch, level, state.generator, i)[1] for i in range(1, self.objective.n_views)]
         phases = {self.objective.name: self.objective.phase(iteration, BATCH)}
         wanted = (view, *others)[: self.objective.n_views]
-        return BatchOutputs(state, batch[0], x, view, wanted, None, self.ready.step.log_prior, phases)
+        step = self.ready.step
+        return BatchOutputs(state, batch[0], x, view, wanted, None, step.log_prior, step.held_out, phases)
 
     def trainer(self, state: TrainState) -> Trainer:
         return Trainer(state, self.ready.views)
@@ -200,6 +201,7 @@ def side_by_side(alone: list[tuple[Case, TrainState, BatchOutputs]]) -> tuple[Tr
         views,
         None,
         torch.stack([made.ready.step.log_prior for made, *_ in alone]),
+        alone[0][0].ready.step.held_out,
         outs[0].phases,
     )
 
@@ -217,6 +219,7 @@ def test_a_batch_of_its_fewest_rows_has_a_loss(objective):
         [view[:n] for view in out.views],
         None,
         out.log_prior,
+        made.ready.step.held_out,
         out.phases,
     )
     value, _ = made.objective(few, memory)

@@ -117,7 +117,7 @@ def test_suspects_are_named_and_the_strangest_comes_first(photos, pages):
 
 
 def test_suspects_without_names_are_known_by_their_row(digits, pages):
-    assert f"<b>row {digits.fitted.log_density(digits.x).argmin()}</b>" in pages["digits"]
+    assert f"<b>row {digits.fitted.outlier_score(digits.x).argmax()}</b>" in pages["digits"]
     assert "Rows count from 0" in pages["digits"] and "Rows count from 0" not in pages["photos"]
 
 

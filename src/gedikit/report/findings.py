@@ -27,6 +27,12 @@ class Findings:
         rows = np.flatnonzero(self.clusters == cluster) if cluster is not None else np.arange(len(self.clusters))
         return rows[np.argsort(-self.log_density[rows], kind="stable")]
 
+    def strangest_first(self) -> NDArray[np.int64]:
+        """Rows by falling outlier score; equal ones by their log-density."""
+        if self.log_density is None or self.outlier_score is None:
+            return np.empty(0, dtype=np.int64)
+        return np.lexsort((self.log_density, -self.outlier_score))
+
     def nearest(self, cluster: int, n: int) -> NDArray[np.int64]:
         """The members of a cluster that belong to it most."""
         members = np.flatnonzero(self.clusters == cluster)

@@ -86,5 +86,5 @@ def suspects(data: ReportData, found: Findings, darkroom: Darkroom) -> list[Susp
             cluster_color(int(found.clusters[row])),
             float(found.outlier_score[row]),
         )
-        for row in map(int, np.argsort(-found.outlier_score, kind="stable")[:_SUSPECTS])
+        for row in map(int, found.strangest_first()[:_SUSPECTS])
     ]

@@ -135,7 +135,7 @@ def strangest(data: ReportData, found: Findings) -> HtmlTable | None:
     if found.log_density is None or found.outlier_score is None:
         return None
     mean, deviation = np.mean(data.x, axis=0), np.std(data.x, axis=0)
-    order = np.argsort(-found.outlier_score, kind="stable")[:_STRANGEST]
+    order = found.strangest_first()[:_STRANGEST]
     outliers, reasons = data.fitted.outliers, None
     if outliers is not None:
         reasons = outliers.reasons(data.fitted.to_scaled(np.asarray(data.x[order])))

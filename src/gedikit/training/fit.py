@@ -215,8 +215,9 @@ class Setup:
         return found if self.start is None else found | evidence_of_start(self.start, fitted.training_labels)
 
     def _outliers(self) -> OutlierModel | None:
-        """What tells strange rows, where there is a density and rows are no images."""
-        if not self.plan.models_density or self.data.image_shape:
+        """What tells strange rows of many columns; of few, and of images, their log-density does it better."""
+        density = self.plan.config.density
+        if not self.plan.models_density or density is None or not density.noised:
             return None
         generator = torch.Generator().manual_seed(self.plan.seed)
         one_unit = len(np.unique(self.data.scaler.scale)) == 1
