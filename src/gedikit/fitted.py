@@ -132,7 +132,7 @@ class FittedModel:
         parts = []
         for scores, density in self.evaluate(x):
             best = scores.double().log_softmax(-1).topk(min(2, scores.shape[-1]), dim=-1).values
-            parts.append((scores.argmax(-1), best[:, 0], best[:, -1], density.double()))
+            parts.append((scores.argmax(-1), best[:, 0], best[:, -1], density))
         if not parts:
             return Predictions(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0), np.empty(0))
         labels, first, second, log_density = (

@@ -182,7 +182,6 @@ def fit_mixture(
 
     `width` is that of the kernels.
     """
-    d = rows.shape[1]
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     candidates = _gaussians(rows, sigma, seed)
     chosen = torch.randperm(len(rows), generator=generator)[:_MOST_KERNELS]
@@ -196,10 +195,7 @@ def fit_mixture(
         )
     )
     noised = held_out + sigma * torch.randn(held_out.shape, generator=generator)
-    level = torch.full((len(noised), 1), sigma)
-    by_part = [part.alone(d).log_density(noised, level).double().numpy() for part in candidates]
-    weights = _stacking_weights(np.stack(by_part, 1))
-    return _stacked(candidates, weights, d)
+    return _weighted(candidates, noised, sigma)
 
 
 def fit_coarse_mixture(rows: Float[Tensor, "n d"], generator: torch.Generator) -> NoisedMixture:
@@ -209,10 +205,14 @@ def fit_coarse_mixture(rows: Float[Tensor, "n d"], generator: torch.Generator) -
     n_held_out = max(1, round(_COARSE_HELD_OUT * len(rows)))
     held_out, fitted = rows[order[:n_held_out]], rows[order[n_held_out:]]
     parts = _gaussians(fitted, _COARSE_SIGMA, seed, _COARSE_SIZES, ())
-    level = torch.full((len(held_out), 1), _COARSE_SIGMA)
-    by_part = [part.alone(rows.shape[1]).log_density(held_out, level).double().numpy() for part in parts]
-    mixture = _stacked(parts, _stacking_weights(np.stack(by_part, 1)), rows.shape[1])
-    return mixture.double()
+    return _weighted(parts, held_out, _COARSE_SIGMA).double()
+
+
+def _weighted(parts: list[_Part], held_out: Float[Tensor, "h d"], sigma: float) -> NoisedMixture:
+    """The parts as one mixture, by how probable they make the rows at a noise level."""
+    d, level = held_out.shape[1], torch.full((len(held_out), 1), sigma)
+    by_part = [part.alone(d).log_density(held_out, level).double().numpy() for part in parts]
+    return _stacked(parts, _stacking_weights(np.stack(by_part, 1)), d)
 
 
 def _gaussians(

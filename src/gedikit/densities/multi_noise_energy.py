@@ -31,6 +31,7 @@ from gedikit.densities.base import (
     Points,
     register_density,
 )
+from gedikit.densities.estimators import effective_sample_size, log_normaliser
 from gedikit.densities.mixture import NoisedMixture, blank_mixture, fit_mixture
 from gedikit.objectives import batch
 from gedikit.objectives.loss import full_precision
@@ -75,6 +76,10 @@ class MultiNoiseModule(DensityModule):
         self.register_buffer("strength", torch.ones(()))
         self.register_buffer("log_normalisers", torch.zeros(_LEVELS))
 
+    @property
+    def log_levels(self) -> tuple[float, float]:
+        return math.log(self.levels[0]), math.log(self.levels[1])
+
     def tilt(self, z: Embeddings) -> LogDensities:
         """f of embeddings at any level."""
         tilt: Tensor = self.head(z)[..., 0]
@@ -95,7 +100,7 @@ class MultiNoiseModule(DensityModule):
 
     def _log_normaliser(self, sigma: Float[Tensor, "n 1"]) -> Float[Tensor, " n"]:
         """log Γ at any level, linear in log σ between those it was measured at."""
-        low, high = (math.log(level) for level in self.levels)
+        low, high = self.log_levels
         place = (sigma[:, 0].log() - low) / (high - low) * (_LEVELS - 1)
         place = place.clamp(0, _LEVELS - 1)
         left = place.floor().long().clamp_max(_LEVELS - 2)
@@ -117,7 +122,8 @@ class MultiNoiseModule(DensityModule):
         noised = held_out + smallest * noise
         held = self._tilts(network, noised, smallest)
         strengths = _STRENGTHS.to(tilts.device)
-        normalisers = torch.logsumexp(strengths[:, None] * tilts[0], 1) - math.log(_PROPOSALS)
+        at_smallest = strengths[:, None] * tilts[0]
+        normalisers = log_normaliser(at_smallest, torch.zeros_like(at_smallest))
         gains = strengths * held.mean() - normalisers
         # no more than is certain: the smallest strength within one standard error of the best
         best = int(gains.argmax())
@@ -143,12 +149,12 @@ class MultiNoiseModule(DensityModule):
         """Set strength and Γ; returns the share of the samples that carry the weight at the smallest level."""
         self.strength.copy_(strength)
         weights = strength * tilts
-        self.log_normalisers.copy_(torch.logsumexp(weights, 1) - math.log(_PROPOSALS))
-        share = 2 * torch.logsumexp(weights[0], 0) - torch.logsumexp(2 * weights[0], 0)
-        return float(torch.exp(share) / _PROPOSALS)
+        proposed = torch.zeros_like(weights)  # f is relative to what the samples are drawn from
+        self.log_normalisers.copy_(log_normaliser(weights, proposed))
+        return float(effective_sample_size(weights, proposed)[0])
 
     def _grid(self, device: torch.device) -> Float[Tensor, " l"]:
-        low, high = (math.log(level) for level in self.levels)
+        low, high = self.log_levels
         return torch.exp(torch.linspace(low, high, _LEVELS, device=device))
 
     def _tilts(self, network: Any, x: Tensor, sigma: Tensor) -> Tensor:
@@ -241,7 +247,7 @@ class MultiNoiseEnergy(Density):
         trained = out.x[learned]
         n = min(self.samples, len(trained))
         rows = torch.cat([trained[:n], module.mixture.sample(n, out.generator)])
-        low, high = (math.log(level) for level in module.levels)
+        low, high = module.log_levels
         uniform = torch.rand(n, 1, generator=out.generator, device=rows.device)
         uniform[: n // 2] = 0  # half of them at the level that matters most
         sigma = torch.exp(low + (high - low) * uniform).repeat(2, 1)

@@ -285,8 +285,7 @@ def prepare(
         looked_at = starts or Starts(x, seed, getattr(c.data, "codes", ()))
         return looked_at.find(plan.n_clusters, getattr(c.data, "scaling", AUTO), shares)
 
-    started = not c.data.image_shape and rules is None and "pseudo-labels" in plan.terms
-    partition = (lambda: start().labels) if started else None
+    partition = None if c.data.image_shape or rules is not None else lambda: start().labels
     training_data = TrainingData(len(x), prior, seed, where, graph, nearest, rules, partition)
     objectives = {name: objective.bind(training_data) for name, objective in c.objectives.items()}
 
@@ -312,7 +311,7 @@ def prepare(
     step = TrainStep(plan, execution, objectives, views, source, log_prior, is_held_out.to(where), weights_of(plan))
     sizes = Sizes(c.optimiser.batch_size, network.centers.shape[0], log_prior)
     optima = known_optima(plan, objectives, sizes)
-    begun = start() if started else None
+    begun = start() if start.cache_info().currsize else None  # an objective asked for it
     return Setup(plan, execution, x, data, views, reference, held_out, network, source, step, optima, rules, begun)
 
 
