@@ -1,13 +1,14 @@
 """Partitions of the anchors into a given number of groups, by methods that err in different ways."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -15,12 +16,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.manifold import spectral_embedding
 from sklearn.mixture import GaussianMixture
 
+from gedikit.partitions.balanced import balanced_walks
 from gedikit.partitions.dips import splits
 from gedikit.partitions.neighbourhood import Neighbourhood
 from gedikit.partitions.tree import SpanningTree, branches, genie, most_persistent, widest_parted
 from gedikit.views.neighbours import spectral_clusters
 
 Labels = Int64[np.ndarray, " a"]
+Shares = Float[np.ndarray, " k"]
+BALANCED = "balanced walks"
 _GINI = (0.3, 0.5, 0.7)
 _SMALLEST = (0.01, 0.02)  # shares below which a branch of a tree is noise
 _MOST_LINKED = 5000  # anchors: all their distances are kept at once, 100 MB
@@ -28,10 +32,18 @@ _MIXTURE_COLUMNS = 20  # principal components at most, for covariances that few 
 _LEAST_COVARIANCE = 1e-5
 
 
-def candidates(near: Neighbourhood, n_clusters: int, seed: int, gini: float | None = None) -> dict[str, Labels]:
-    """Each with `n_clusters` groups that have members; `gini`: of the shares, where these are known."""
+def candidates(
+    near: Neighbourhood,
+    n_clusters: int,
+    seed: int,
+    shares: Shares | None = None,
+    only: Collection[str] | None = None,
+) -> dict[str, Labels]:
+    """Each with `n_clusters` groups that have members; falling `shares` if they are known, `only` some methods."""
     found: dict[str, Labels] = {}
-    for name, method in _methods(near, n_clusters, seed, gini):
+    for name, method in _methods(near, n_clusters, seed, shares):
+        if only is not None and name not in only:
+            continue
         with warnings.catch_warnings():
             # an iteration that stops early is one candidate among many, and that a graph has parts is welcome
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -43,7 +55,7 @@ def candidates(near: Neighbourhood, n_clusters: int, seed: int, gini: float | No
 
 
 def _methods(
-    near: Neighbourhood, n_clusters: int, seed: int, gini: float | None
+    near: Neighbourhood, n_clusters: int, seed: int, shares: Shares | None
 ) -> Iterator[tuple[str, Callable[[], NDArray[np.int64] | None]]]:
     spectral: list[Labels] = []
 
@@ -53,9 +65,10 @@ def _methods(
         return spectral[0]
 
     yield "spectral", from_spectral
+    yield BALANCED, lambda: _by_walks(near.weights, from_spectral(), n_clusters, shares)
     yield "dips", lambda: _by_dips(near, n_clusters)
     for measure, tree in near.trees.items():
-        for largest in (*_GINI, *(() if gini is None else (gini,))):
+        for largest in (*_GINI, *(() if shares is None else (_gini(shares),))):
             yield f"genie, {measure}, {largest:.2f}", partial(genie, tree, n_clusters, largest)
         for share in _SMALLEST:
             root = branches(tree, max(3, int(share * near.n_anchors)))
@@ -95,9 +108,22 @@ def _linked(points: NDArray[np.float64], kind: Literal["ward", "average"], n_clu
     return labels
 
 
+def _by_walks(weights: sparse.csr_matrix, labels: Labels, n_clusters: int, shares: Shares | None) -> Labels:
+    if shares is None:
+        return balanced_walks(weights, labels, np.full(n_clusters, 1 / n_clusters))
+    rank = np.empty(n_clusters, dtype=np.int64)
+    rank[np.argsort(-np.bincount(labels, minlength=n_clusters), kind="stable")] = np.arange(n_clusters)
+    return balanced_walks(weights, rank[labels], shares)
+
+
 def _by_dips(near: Neighbourhood, n_clusters: int) -> Labels | None:
     made = splits(near.wide, near.least, n_clusters)
     return made[-1].labels if made else None
+
+
+def _gini(shares: Shares) -> float:
+    k = len(shares)
+    return float(np.abs(shares[:, None] - shares).sum() / 2 / max(k - 1, 1))
 
 
 def _leaves(tree: SpanningTree, parts: list[NDArray[np.int64]]) -> Labels:
