@@ -8,9 +8,9 @@ choosing settings, those at odd places did not; both halves are reported. Peers 
 `clusters/peers.json` that are not run here (Genie is AGPL) are repeated from it. What is measured is kept in
 `tables.jsonl` as it comes, and a second call goes on from there.
 
-Likelihoods: normal rows of the outlier sets whose columns all have 20 or more values, standardised, with noise of deviation
-0.05 added to all rows so that no density is unbounded; 75 % are fitted, the mean log-likelihood of the rest is
-measured.
+Likelihoods: normal rows of the outlier sets whose columns all have 20 or more values, standardised, with noise of
+deviation 0.05 added to all rows so that no density is unbounded; 75 % are fitted, the mean log-likelihood of the
+rest is measured.
 """
 
 import argparse
