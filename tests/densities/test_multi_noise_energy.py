@@ -1,5 +1,6 @@
 """The multi-noise energy: exact at every level, whatever constants float, and sampled from noise."""
 
+import copy
 import math
 
 import numpy as np
@@ -169,3 +170,23 @@ def test_a_saved_density_says_the_same(model, tmp_path):
     again = GEDI.load(tmp_path / "model.safetensors")
     assert np.array_equal(again.score_samples(x), model.score_samples(x))
     assert np.array_equal(again.sample(5, random_state=0)[0], model.sample(5, random_state=0)[0])
+
+
+def test_the_flow_tells_the_same_log_density(model):
+    """At noise that rows and levels share: the mixture alone is exact, and what was learned must agree with it."""
+    x, *_ = groups(64, 8, seed=3)
+    network, density = model.fitted_.network, model.fitted_.network.density
+    z = model.fitted_.to_scaled(x)
+    generator = torch.Generator().manual_seed(0)
+    followed = density.flow_log_density(network, z, generator)
+    assert float((followed - network.log_density(z)).mean()) == pytest.approx(0, abs=0.1)
+    assert abs(model.fitted_.info["density"]["flow_gap"]) < 0.2
+
+
+def test_levels_that_are_not_of_the_same_data_are_noticed(model):
+    network = copy.deepcopy(model.fitted_.network)
+    z = model.fitted_.to_scaled(groups(64, 8, seed=3)[0])
+    levels = network.density.log_normalisers
+    levels[: len(levels) // 2] -= 5  # the smaller levels hold e⁵ times the mass
+    followed = network.density.flow_log_density(network, z, torch.Generator().manual_seed(0))
+    assert float((network.log_density(z) - followed).mean()) > 4

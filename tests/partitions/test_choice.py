@@ -139,3 +139,11 @@ def test_bad_input_is_named():
     with pytest.raises(DataError, match="points or a neighbour graph"):
         choose_partition(None, 2, seed=0)
     assert choose_number(np.zeros((10, 2), dtype=np.float32), seed=0).n_clusters == 1
+
+
+def test_copies_of_few_points_are_as_many_groups():
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]], dtype=np.float32)
+    y = np.repeat([0, 1, 2], [100, 60, 20])
+    found = choose_number(points[y], seed=0)
+    assert found.n_clusters == 3
+    assert found.choice.chosen.labels.tolist() == y.tolist()

@@ -2,6 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float, Int64
+from numpy.typing import NDArray
 from scipy import sparse
 
 _LONGEST = 128  # steps of the first walks: shorter ones stay in the groups they begin with
@@ -27,7 +28,8 @@ def balanced_walks(
             member = step @ member
         member = _balanced(member**_SHARPENING, shares)
         length //= 2
-    return member.argmax(1).astype(np.int64)
+    groups: NDArray[np.int64] = member.argmax(1).astype(np.int64)
+    return groups
 
 
 def _balanced(member: Float[np.ndarray, "a k"], shares: Float[np.ndarray, " k"]) -> Float[np.ndarray, "a k"]:

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 _DIRECTIONS = 4
 _DENSE = 300
-_PARTED = 99.0  # the depth of a split that no edge crosses
+PARTED = 99.0  # the depth of a split that no edge crosses
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def deepest_dip(weights: sparse.csr_matrix, least: int) -> Dip:
     if len(sizes) > 1:
         main = component == sizes.argmax()
         if np.sort(sizes)[-2] >= least:
-            return Dip(_PARTED, 0.0, main)
+            return Dip(PARTED, 0.0, main)
         inner = deepest_dip(weights[main][:, main], least)
         if inner.side is None:
             return inner

@@ -7,11 +7,12 @@ from jaxtyping import Float
 
 from gedikit.errors import UsageError
 from gedikit.partitions.choice import PartitionChoice, choose_among
-from gedikit.partitions.dips import splits
+from gedikit.partitions.dips import PARTED, splits
 from gedikit.partitions.neighbourhood import neighbourhood
 from gedikit.views.neighbours import NeighbourGraph
 
 DEEP = 6.0  # standard deviations, about: the deepest dip that one group has by chance
+_COPIES = 10
 _THIN = 0.5  # of the weight beside it that crosses a split at most
 
 
@@ -48,8 +49,12 @@ def choose_number(
     if largest < 1:
         raise UsageError(f"the largest number of clusters must be at least 1, not {largest}")
     near = neighbourhood(points, graph, seed)
+    if 1 < near.n_anchors <= largest and len(near.anchor) >= _COPIES * near.n_anchors:
+        k = near.n_anchors  # a handful of different rows, each many times
+        curve = dict.fromkeys(range(2, k + 1), PARTED)
+        return NumberChoice(k, curve, DEEP, k - 1, choose_among(near, k, seed=seed))
     made = splits(near.wide, near.least, min(largest + 1, near.n_anchors))
-    curve: dict[int, float] = {}
+    curve = {}
     weakest = np.inf
     for k, split in enumerate(made, start=2):
         # a split is only as well-founded as those before it
