@@ -1,15 +1,14 @@
-"""How strange a row is, by its density at two noise levels, and which columns make it so.
+"""How strange a row is, by how far its neighbours are, and which columns make it so.
 
-p_σ is the distribution of the data blurred by Gaussian noise of deviation σ. A small level sees rows that have no
-neighbours, a large one rows far from the bulk. Outliers among the training rows must not make each other ordinary,
-nor any row itself: at the large level the density is that of a few Gaussians, fitted again without the strangest
-rows, at the small level the sum of kernels over the rows that are left, without copies of the row in question.
-Columns with heavy tails are bent before (asinh). Each level is measured by how much its typical rows differ, from
-the median to the lower quartile of −log p, and the two are added.
+The distance to the k-th neighbour is the noise level at which k rows are seen from where a row is: few see rows
+that have no neighbours, more see rows that have only each other. Outliers among the training rows must not make
+each other ordinary, nor any row itself: rows that are far from the bulk by the larger number are no neighbours of
+any, and copies of a row are none of its own. Columns with heavy tails are bent before (asinh). The logarithm of
+each distance is measured by how much typical rows differ, from the median to the lower quartile, and the two are
+added.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,30 +17,29 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gedikit.densities.mixture import NoisedMixture, blank_mixture, fit_coarse_mixture
 from gedikit.errors import DataError
 
-LOCAL, GLOBAL = 0.5, 1.2  # noise levels, in deviations of a column
+NEIGHBOURS = (5, 20)
+_FAR_OUT = 4.0  # times as far above the median of the log-distance as that is above the lower quartile
+_MOST_FAR_OUT = 0.1  # of the rows; more are no outliers
 _ROWS, _WIDE = 5000, 100  # typical rows that are kept; fewer of more columns than this
 _ROWS_IF_WIDE = 2000
-_LOOKED_AT = 10_000  # training rows that the levels are measured by
-_TRIMMED = 0.1
+_LOOKED_AT = 10_000  # training rows that distances are measured by
 _SAME = 1e-10  # squared distance, relative to their length, below which two rows are copies
+_NEAREST = 1e-3  # deviations; nearer than this is as near as can be
 _BLOCK = 512
 _QUANTILES = 1001
 _PATH = 16  # points of the integral that reasons are
-_FARTHEST = 1e9
 
 
 @dataclass(frozen=True)
 class OutlierModel:
-    """The training rows at two levels of blur; takes scaled rows, as the network does."""
+    """Typical training rows: how far they are tells how strange a row is. Takes rows scaled as for the network."""
 
     bent: Float[Tensor, " d"]  # 1 for columns that are bent
     shift: Float[Tensor, " d"]
     scale: Float[Tensor, " d"]
     rows: Float[Tensor, "r d"]  # typical ones
-    mixture: NoisedMixture
     middle: Float[Tensor, " 2"]
     width: Float[Tensor, " 2"]
     quantiles: Float[Tensor, " q"]  # of the training rows' strangeness
@@ -59,16 +57,13 @@ class OutlierModel:
         shape = (shape - shift) / scale
         order = torch.randperm(len(rows), generator=generator)
         looked_at = shape[order[:_LOOKED_AT]]
-        far = _global(fit_coarse_mixture(looked_at[:_ROWS].float(), generator), looked_at)
-        typical = looked_at[far <= far.quantile(1 - _TRIMMED)]
-        kept = typical[: _ROWS if rows.shape[1] <= _WIDE else _ROWS_IF_WIDE]
-        mixture = fit_coarse_mixture(kept.float(), generator)
-        levels = torch.stack([_local(kept, looked_at), _global(mixture, looked_at)], 1)
-        lower, middle = levels.quantile(torch.tensor([0.25, 0.5], dtype=torch.float64), 0)
-        width = torch.where(middle > lower, middle - lower, 1.0)
-        strange = ((levels - middle) / width).sum(1)
+        most = _ROWS if rows.shape[1] <= _WIDE else _ROWS_IF_WIDE
+        kept = looked_at[~_far_out(looked_at, most)][:most]
+        distances = _log_distances(kept, looked_at)
+        middle, width = _spread(distances)
+        strange = ((distances - middle) / width).sum(1)
         quantiles = strange.quantile(torch.linspace(0, 1, _QUANTILES, dtype=torch.float64))
-        return cls(bent, shift, scale, kept, mixture, middle, width, quantiles)
+        return cls(bent, shift, scale, kept, middle, width, quantiles)
 
     def strangeness(self, x: Float[Tensor, "n d"]) -> NDArray[np.float64]:
         """One number a scaled row: 0 and below is ordinary, larger is stranger."""
@@ -85,19 +80,21 @@ class OutlierModel:
         return np.asarray(np.where(beyond > 0, 1 - 1 / (len(known) * (1 + beyond)), below))
 
     def reasons(self, x: Float[Tensor, "n d"]) -> NDArray[np.float64]:
-        """What each column adds to the strangeness of scaled rows, on the way from an ordinary row beside them.
+        """What each column adds to the strangeness of scaled rows, on the way from the typical rows beside them.
 
-        Integrated gradients (Sundararajan et al., 2017) from what the row is most likely a blurred version of, by
-        the Gaussians of the large level; the columns sum to how much stranger the row is than that.
+        Integrated gradients (Sundararajan et al., 2017) from the mean of the nearest rows; the columns sum to how
+        much stranger the row is than that.
         """
         found = []
         for block in x.cpu().double().split(_BLOCK):
             end = self._shaped(block)
-            start = end + GLOBAL**2 * _gradient(lambda z: -_global(self.mixture, z), end)
+            start = self.rows[_nearest(self.rows, end).indices].mean(1)
             total = torch.zeros_like(end)
             for step in range(_PATH):
-                here = start + (step + 0.5) / _PATH * (end - start)
-                total += _gradient(self._strangeness, here) / _PATH
+                here = (start + (step + 0.5) / _PATH * (end - start)).requires_grad_()
+                with torch.enable_grad():
+                    (slope,) = torch.autograd.grad(self._strangeness(here).sum(), here)
+                total += slope / _PATH
             found.append(total * (end - start))
         return torch.cat(found).numpy()
 
@@ -107,22 +104,15 @@ class OutlierModel:
         return (torch.where(self.bent > 0, torch.asinh(x), x) - self.shift) / self.scale
 
     def _strangeness(self, shaped: Tensor) -> Tensor:
-        levels = torch.stack([_local(self.rows, shaped), _global(self.mixture, shaped)], 1)
-        return ((levels - self.middle) / self.width).sum(1)
+        return ((_log_distances(self.rows, shaped) - self.middle) / self.width).sum(1)
 
     def tensors(self) -> dict[str, Tensor]:
         own = ("bent", "shift", "scale", "rows", "middle", "width", "quantiles")
-        return {name: getattr(self, name) for name in own} | {
-            f"mixture.{name}": tensor for name, tensor in self.mixture.state_dict().items()
-        }
+        return {name: getattr(self, name) for name in own}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "OutlierModel":
-        mixture = blank_mixture(tensors["rows"].shape[1])
-        for name in dict(mixture.named_buffers()):
-            mixture.register_buffer(name, tensors[f"mixture.{name}"])
-        own = {name: tensor for name, tensor in tensors.items() if not name.startswith("mixture.")}
-        return cls(**own, mixture=mixture)
+        return cls(**tensors)
 
 
 def _heavy(rows: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
@@ -132,26 +122,33 @@ def _heavy(rows: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
     return (gain > 0).double()
 
 
-def _local(rows: Float[Tensor, "r d"], x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-    """−log of the kernel sum over the rows that are no copies of x, up to a constant."""
+def _far_out(rows: Float[Tensor, "n d"], most: int) -> Tensor:
+    """Rows that are much farther from others than the bulk is; `most` of them are looked for as neighbours."""
+    far = _log_distances(rows[:most], rows)[:, -1:]
+    middle, width = _spread(far)
+    return ((far > middle + _FAR_OUT * width) & (far > far.quantile(1 - _MOST_FAR_OUT)))[:, 0]
+
+
+def _spread(values: Float[Tensor, "n k"]) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+    """The median of each column, and how far the lower quartile is below it."""
+    lower, middle = values.quantile(torch.tensor([0.25, 0.5], dtype=torch.float64), 0)
+    return middle, torch.where(middle > lower, middle - lower, 1.0)
+
+
+def _log_distances(rows: Float[Tensor, "r d"], x: Float[Tensor, "n d"]) -> Float[Tensor, "n 2"]:
+    """log of the distances to the neighbours that count."""
     found = []
-    length = rows.square().sum(1)
     for block in x.split(_BLOCK):
-        own = block.square().sum(1, keepdim=True)
-        squared = own - 2 * block @ rows.T + length
-        copies = squared <= _SAME * (1 + own)
-        exponent = (-0.5 * squared.clamp_min(0) / LOCAL**2).masked_fill(copies, -math.inf)
-        found.append(-torch.logsumexp(exponent, 1).clamp_min(-_FARTHEST))
-    return torch.cat(found) if found else x.new_empty(0)
+        nearest = _nearest(rows, block).values
+        counted = [min(k, nearest.shape[1]) - 1 for k in NEIGHBOURS]
+        found.append(0.5 * (nearest[:, counted].clamp_min(0) + _NEAREST**2).log())
+    return torch.cat(found) if found else x.new_empty(0, len(NEIGHBOURS))
 
 
-def _global(mixture: NoisedMixture, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-    level = x.new_full((len(x), 1), GLOBAL)
-    return -mixture.log_density(x, level).clamp_min(-_FARTHEST)
-
-
-def _gradient(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(f(x).sum(), x)
-    return gradient
+def _nearest(rows: Float[Tensor, "r d"], x: Float[Tensor, "n d"]) -> torch.return_types.topk:
+    """Squared distances of the nearest rows that are no copies of x, and which these are."""
+    own = x.square().sum(1, keepdim=True)
+    squared = own - 2 * x @ rows.T + rows.square().sum(1)
+    copies = squared.detach() <= _SAME * (1 + own.detach())
+    far = 4 * float(squared.detach().max()) if bool(copies.any()) else math.inf
+    return squared.masked_fill(copies, far).topk(min(max(NEIGHBOURS), len(rows)), largest=False)

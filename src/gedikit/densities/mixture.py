@@ -7,7 +7,6 @@ find most probable (stacking; Smyth & Wolpert, 1999).
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +29,6 @@ _MOST_WORK = 4e9  # multiplications of one fit
 _EM_STEPS = 50
 _MOST_KERNELS = 2000
 _STACKING_STEPS = 200
-_COARSE_SIZES, _COARSE_SIGMA, _COARSE_HELD_OUT = (1, 2, 4), 0.1, 0.15
 _LEAST_WEIGHT = 1e-3
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -198,16 +196,6 @@ def fit_mixture(
     return _weighted(candidates, noised, sigma)
 
 
-def fit_coarse_mixture(rows: Float[Tensor, "n d"], generator: torch.Generator) -> NoisedMixture:
-    """A few Gaussians, as many as held-out rows support: where the bulk of the rows is."""
-    seed = int(torch.randint(2**31 - 1, (), generator=generator))
-    order = torch.randperm(len(rows), generator=generator)
-    n_held_out = max(1, round(_COARSE_HELD_OUT * len(rows)))
-    held_out, fitted = rows[order[:n_held_out]], rows[order[n_held_out:]]
-    parts = _gaussians(fitted, _COARSE_SIGMA, seed, _COARSE_SIZES, ())
-    return _weighted(parts, held_out, _COARSE_SIGMA).double()
-
-
 def _weighted(parts: list[_Part], held_out: Float[Tensor, "h d"], sigma: float) -> NoisedMixture:
     """The parts as one mixture, by how probable they make the rows at a noise level."""
     d, level = held_out.shape[1], torch.full((len(held_out), 1), sigma)
@@ -215,19 +203,13 @@ def _weighted(parts: list[_Part], held_out: Float[Tensor, "h d"], sigma: float) 
     return _stacked(parts, _stacking_weights(np.stack(by_part, 1)), d)
 
 
-def _gaussians(
-    rows: Float[Tensor, "n d"],
-    sigma: float,
-    seed: int,
-    full_sizes: Sequence[int] = _FULL_SIZES,
-    diagonal_sizes: Sequence[int] = _DIAGONAL_SIZES,
-) -> list[_Part]:
+def _gaussians(rows: Float[Tensor, "n d"], sigma: float, seed: int) -> list[_Part]:
     x, (n, d) = rows.double().numpy(), rows.shape
     regularised = 1e-4 + sigma**2 / 4  # finer structure than the smallest noise level is not resolved anyway
     parts = []
     if d > _MOST_FULL_FEATURES and n > 2:
         parts.append(_widest(x, regularised))
-    for kind, sizes in (("full", full_sizes), ("diag", diagonal_sizes)):
+    for kind, sizes in (("full", _FULL_SIZES), ("diag", _DIAGONAL_SIZES)):
         for size in sizes:
             if _affordable(kind, size, n, d):
                 found = GaussianMixture(
