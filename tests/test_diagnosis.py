@@ -4,11 +4,15 @@ import copy
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 import torch
+from sklearn.metrics import adjusted_rand_score
 
+from gedikit import GEDI
 from gedikit.config import EXECUTION, OBJECTIVES, SECTIONS, all_settings
 from gedikit.diagnosis import _ADVICE, diagnose
+from gedikit.training.islands import Concern
 
 
 @pytest.fixture
@@ -102,4 +106,87 @@ def test_a_diagnosis_reads_as_text_and_as_a_table(broken):
     result = diagnose(*broken)
     assert str(result).startswith("healthy: the clusters carry")
     assert result.as_dict()["numbers"] == result.numbers
-    assert set(result.as_dict()) == {"verdict", "explanation", "advice", "numbers"}
+    assert set(result.as_dict()) == {"verdict", "explanation", "advice", "numbers", "concerns"}
+
+
+def told(broken, *concerns, **numbers):
+    """A diagnosis of a healthy fit about which this was found."""
+    fitted, x = broken
+    fitted.info["concerns"] = [concern.tree() for concern in concerns]
+    fitted.info["evidence"] = {**fitted.info["evidence"], **numbers}
+    return diagnose(fitted, x)
+
+
+def islands(cluster=0, sure=True, share=0.2):
+    return Concern("several islands", (cluster,), sure, 9.0, share, (1, 2))
+
+
+def cut(sure=True):
+    return Concern("cut island", (0, 1), sure, 0.7, 0.4, (3, 4))
+
+
+@pytest.mark.parametrize(
+    ("concerns", "verdict", "word"),
+    [
+        ([islands()], "too few clusters", "cluster 0 is several islands, one with 20.0% of the rows"),
+        ([cut()], "too many clusters", "clusters 0 and 1 are one island"),
+        ([islands(), cut()], "clusters across groups", "several islands"),
+        (
+            [Concern("outliers", (1,), True, 1.0, 0.01, (7,))],
+            "a cluster of outliers",
+            r"cluster 1 \(1.0% of the rows",
+        ),
+        ([islands(sure=False)], "uncertain", "cluster 0 may be several islands"),
+        ([cut(sure=False)], "uncertain", "clusters 0 and 1 may be one island"),
+        ([islands(sure=False, share=0.005)], "healthy", "carry"),
+    ],
+)
+def test_clusters_are_held_against_islands(broken, concerns, verdict, word):
+    result = told(broken, *concerns, agreement_with_islands=0.6)
+    assert result.verdict == verdict
+    assert re.search(word, result.explanation)
+    assert result.concerns == tuple(concerns)
+
+
+def test_groups_that_touch_may_be_one_and_nobody_knows(broken):
+    result = told(broken, cut(), agreement_with_islands=0.0, islands=1.0)
+    assert result.verdict == "uncertain"
+    assert "may be a single group, or groups that touch" in result.explanation
+
+
+def test_what_concerns_few_rows_is_shown_and_not_held_against_a_fit(broken):
+    result = told(broken, islands(), agreement_with_islands=0.97)
+    assert result.verdict == "healthy"
+    assert result.concerns[0].rows == (1, 2)
+
+
+def test_shares_that_were_asked_for_are_blamed_where_clusters_have_them(broken):
+    fitted, _ = broken
+    fitted.plan = dataclasses.replace(fitted.plan, shares="uniform", prior=(0.5, 0.5))
+    assert told(broken, cut(), agreement_with_islands=0.6).verdict == "shares pinned to the prior"
+    fitted.training_labels = np.repeat([0, 1], [300, 100])
+    assert told(broken, cut(), agreement_with_islands=0.6).verdict == "too many clusters"
+
+
+def test_the_runner_up_is_named_where_the_number_is_close(broken):
+    result = told(broken, number_margin=0.05, other_number=3.0)
+    assert result.verdict == "uncertain"
+    assert "another number of clusters, 3, is about as well founded" in result.explanation
+    assert told(broken, number_margin=0.4, other_number=3.0).verdict == "healthy"
+
+
+def test_a_density_below_one_gaussian_is_not_learned(broken):
+    result = told(broken, gain_over_gaussian=-0.5, gain_error=0.1)
+    assert result.verdict == "density not learned"
+    assert "by 0.5 nats a row" in result.explanation
+    assert told(broken, gain_over_gaussian=-0.01, gain_error=0.0).verdict == "healthy"
+    assert told(broken, gain_over_gaussian=-0.5, gain_error=0.3).verdict == "healthy", "within the error"
+
+
+@pytest.mark.parametrize("method", ["gedi-no-inv", "jem"])
+def test_failure_mode_3_is_seen_where_labels_do_not_follow_the_data(method, moons_xy):
+    """As in the paper: without invariance a smooth posterior ignores the shapes."""
+    model = GEDI(2, method=method, max_iter=150, random_state=1, config={"encoder.hidden": [32]}).fit(moons_xy[0])
+    assert adjusted_rand_score(moons_xy[1], model.labels_) < 0.7
+    assert not model.diagnose().healthy
+    assert model.diagnose().verdict != "uncertain"

@@ -17,7 +17,16 @@ from gedikit.evaluation import grid_log_normaliser
 SMALL_SAMPLER = {"sampler.bank": 2000, "sampler.samples": 64, "sampler.name": "importance"}
 
 
-@parametrize_with_checks([GEDI(n_clusters=3, max_iter=150, batch_size=64, config=SMALL_SAMPLER)])
+# batches are drawn by weight: equal in the mean and not bit for bit, as scikit-learn says of its own k-means
+IN_EXPECTATION = {
+    "check_sample_weight_equivalence_on_dense_data": "a weight repeats a row in expectation",
+}
+
+
+@parametrize_with_checks(
+    [GEDI(n_clusters=3, max_iter=150, batch_size=64, config=SMALL_SAMPLER)],
+    expected_failed_checks=lambda _: IN_EXPECTATION,
+)
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 

@@ -1,5 +1,7 @@
 """Strange rows: told by two noise levels, whatever hides among the training rows, with their reasons."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ RNG = np.random.default_rng(0)
 NORMAL = RNG.normal(size=(600, 5)) @ np.diag([1, 1, 1, 0.3, 2])
 
 
-def fitted(x: np.ndarray, **asked: bool) -> OutlierModel:
+def fitted(x: np.ndarray, **asked: Any) -> OutlierModel:
     return OutlierModel.fit(torch.from_numpy(x), torch.Generator().manual_seed(0), **asked)
 
 
@@ -95,3 +97,14 @@ def test_a_fit_tells_outliers_with_reasons(tmp_path):
     without = GEDI(1, method="gedi-no-gen", random_state=0, max_iter=5).fit(x)
     with pytest.raises(UsageError, match="density was learned"):
         without.outlier_reasons(x)
+
+
+def test_codes_of_gaps_and_categories_are_not_bent():
+    gap = (RNG.random(800) < 0.03) * 0.5
+    x = np.c_[RNG.normal(size=(800, 4)), gap]
+    assert fitted(x).bent[4] == 1
+    model = fitted(x, codes=(4,))
+    assert model.bent[4] == 0
+    odd = np.array([[9.0, 0, 0, 0, 0], [0, 0, 0, 0, 0.5]])
+    far, with_gap = strangeness(model, odd)
+    assert far > with_gap

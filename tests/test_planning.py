@@ -309,10 +309,7 @@ def test_groups_are_looked_for_in_columns_scaled_as_asked():
 
 def test_a_number_that_cannot_be_looked_for_is_said():
     refused("n_clusters is looked for in the rows, and there are none here: give it", n_clusters=None)
-    made = planned(GREY, n_clusters=None)
-    assert made.n_clusters == 8
-    assert reasons(made)["n_clusters"] == ("8", "the number is not looked for in images: give n_clusters")
-    assert made.shares == "uniform"
+    refused("n_clusters is looked for in the rows, and there are none here: give it", data=GREY, n_clusters=None)
     refused(r"there is no prior 'unifrom'; did you mean 'uniform'\?", prior="unifrom")
 
 

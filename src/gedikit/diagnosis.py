@@ -8,10 +8,16 @@ Each loss has a known optimum, so a run that missed one says so itself. Four way
 4. the posterior ignores x: p(y|x) is one constant vector while the density still varies. No single loss
    shows it; the mutual information I(x; y) does.
 
-Where none of these happened the result may still be one of several: partitions of the data that are as good as the
-one the training started from. The verdict is then "uncertain".
+Where none of these happened the clusters are held against the neighbour graph of the rows: a cluster may be several
+islands (too few clusters), an island may be in two clusters (too many), both at once, or a cluster may be nothing
+but outliers. Where shares were asked for and clusters have them at the price of islands, the shares are to blame.
+And the density is held against one Gaussian.
+
+What is left may still be one of several partitions that are as good as the one the training started from, or have
+signs of islands that are too weak to be sure of. The verdict is then "uncertain".
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +27,18 @@ from numpy.typing import NDArray
 
 from gedikit import objectives
 from gedikit.fitted import FittedModel
+from gedikit.planning import AUTO
+from gedikit.training.islands import CUT_ISLAND, OUTLIERS, SEVERAL_ISLANDS, Concern
 
 HEALTHY, UNCERTAIN = "healthy", "uncertain"
+TOO_FEW, TOO_MANY, ACROSS = "too few clusters", "too many clusters", "clusters across groups"
+PINNED, OF_OUTLIERS = "shares pinned to the prior", "a cluster of outliers"
+_MINOR = 0.95  # agreement (ARI) of clusters and islands from which on what is wrong concerns few rows
+_PINNED = 0.15  # how far shares are from the prior at most, relative to it
+_WORSE = 0.1  # nats a row below one Gaussian
+_FEW = 0.02  # share of the rows from which on a weak sign counts
+_CLOSE = 0.1  # how far the deciding valley is from the threshold, as a share of it
+_TOLD = 3  # concerns in a sentence
 _SURE = 0.6  # expected agreement (ARI) of the starting partition with its rivals
 _KEPT = 0.7  # agreement of the labels with the starting partition
 _ACROSS = 0.8  # how often the ends of long walks share a label
@@ -51,8 +67,19 @@ _ADVICE = {
     ),
     "unused clusters": "Ask for fewer clusters, or give the class prior you expect as 'prior'.",
     "density not learned": (
-        "The samples do not follow the model: use the default sampler, a smaller optimiser.learning_rate, or "
-        "density.l2=0.01."
+        "Do not rely on scores and samples: train longer (max_iter), with a smaller optimiser.learning_rate or "
+        "with the default sampler; the clusters are not affected."
+    ),
+    TOO_FEW: "Ask for more clusters, or let the number be found (n_clusters='auto').",
+    TOO_MANY: "Ask for fewer clusters, or let the number be found (n_clusters='auto').",
+    ACROSS: (
+        "Let shares and start be found (prior='auto', method='gedi'), try another random_state or number of "
+        "clusters, or say where a few rows belong (partial_labels)."
+    ),
+    PINNED: "Let the shares be found in the data (prior='auto'), or give those you expect.",
+    OF_OUTLIERS: (
+        "Look at the rows of that cluster: leave them out, or give them sample_weight=0, and fit again; "
+        "outlier_score finds them without a cluster of their own."
     ),
 }
 
@@ -65,6 +92,7 @@ class Diagnosis:
     explanation: str
     advice: str
     numbers: dict[str, float]
+    concerns: tuple[Concern, ...] = ()  # which clusters and rows to look at; also of a healthy fit, if they are few
 
     @property
     def healthy(self) -> bool:
@@ -76,6 +104,7 @@ class Diagnosis:
             "explanation": self.explanation,
             "advice": self.advice,
             "numbers": self.numbers,
+            "concerns": [concern.tree() for concern in self.concerns],
         }
 
     def __str__(self) -> str:
@@ -86,8 +115,9 @@ class Diagnosis:
 def diagnose(fitted: FittedModel, x: NDArray[Any], last: dict[str, float] | None = None) -> Diagnosis:
     """Look at a model on a batch it was, at best, not trained on; `last` holds its final measurements."""
     numbers = _numbers(fitted, x, last or {})
-    verdict, explanation = _verdict(numbers, fitted)
-    return Diagnosis(verdict, explanation, _ADVICE[verdict], numbers)
+    concerns = tuple(Concern.from_tree(tree) for tree in fitted.info.get("concerns", []))
+    verdict, explanation = _verdict(numbers, concerns, fitted)
+    return Diagnosis(verdict, explanation, _ADVICE[verdict], numbers, concerns)
 
 
 def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> dict[str, float]:
@@ -118,7 +148,20 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
     return numbers | {f"training_{name}": last[name] for name in kept if name in last} | seen
 
 
-def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
+def _verdict(n: dict[str, float], concerns: Sequence[Concern], fitted: FittedModel) -> tuple[str, str]:
+    wrong = _failure(n, concerns, fitted) or _against_islands(n, concerns, fitted) or _of_density(n, fitted)
+    if wrong is not None:
+        return wrong
+    doubt = _doubt(n, concerns)
+    if doubt:
+        return UNCERTAIN, doubt
+    agree = n.get("agreement_of_views", n["agreement_nearby"])
+    said = f"the clusters carry {n['mutual_information']:.3g} of {n['prior_optimum']:.3g} nats"
+    return HEALTHY, f"{said}, views agree in {agree:.1%} of cases"
+
+
+def _failure(n: dict[str, float], concerns: Sequence[Concern], fitted: FittedModel) -> tuple[str, str] | None:
+    """Failure modes of the losses, which clusters of any data can have."""
     information = n["mutual_information"] / max(n["prior_optimum"], 1e-12)
     if fitted.n_clusters > 1:
         if n["spread_of_outputs"] < 1e-3:
@@ -139,8 +182,11 @@ def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
             return "label inconsistency", (
                 f"a row and its view share a cluster in only {n['agreement_of_views']:.0%} of cases"
             )
-        # a fit that starts from a partition is measured against that
-        if "kept_of_start" not in n and n.get("agreement_of_long_walks", 1.0) < _ACROSS:
+        # a fit that starts from a partition is measured against that; walks may pass where islands touch; and where
+        # views were looked at, islands tell more of what went wrong
+        told = _follows_views(fitted) and any(concern.sure for concern in concerns)
+        across = "kept_of_start" not in n and n.get("agreement_with_islands", 0.0) < _MINOR and not told
+        if across and n.get("agreement_of_long_walks", 1.0) < _ACROSS:
             return "label inconsistency", (
                 "clusters cut through what hangs together: the ends of a walk along neighbours share a cluster in "
                 f"only {n['agreement_of_long_walks']:.0%} of cases"
@@ -159,21 +205,76 @@ def _verdict(n: dict[str, float], fitted: FittedModel) -> tuple[str, str]:
             return "unused clusters", (
                 f"a cluster is used at {n['least_used_cluster']:.0%} of what the prior asks for"
             )
+    return None
+
+
+def _of_density(n: dict[str, float], fitted: FittedModel) -> tuple[str, str] | None:
     gap = abs(n.get("training_energy_gap", 0.0))
     if gap > 10 * fitted.n_features + 10 or n.get("training_acceptance", 1.0) < 0.05:
         return "density not learned", f"data and model samples differ by {gap:.3g} nats in log-density"
-    doubt = _doubt(n)
-    if fitted.n_clusters > 1 and doubt:
-        return UNCERTAIN, doubt
-    agree = n.get("agreement_of_views", n["agreement_nearby"])
-    return HEALTHY, (
-        f"the clusters carry {n['mutual_information']:.3g} of {n['prior_optimum']:.3g} nats, views agree in "
-        f"{agree:.1%} of cases"
-    )
+    if n.get("gain_over_gaussian", 0.0) + 2 * n.get("gain_error", 0.0) < -_WORSE:
+        return "density not learned", (
+            f"rows are less probable than under one Gaussian, by {-n['gain_over_gaussian']:.2g} nats a row"
+        )
+    return None
 
 
-def _doubt(n: dict[str, float]) -> str:
+def _against_islands(
+    n: dict[str, float], concerns: Sequence[Concern], fitted: FittedModel
+) -> tuple[str, str] | None:
+    """What is wrong with clusters beyond doubt and concerns more than a few rows."""
+    sure = [concern for concern in concerns if concern.sure]
+    inside = [concern for concern in sure if concern.kind == SEVERAL_ISLANDS]
+    cuts = [concern for concern in sure if concern.kind == CUT_ISLAND]
+    follows = _follows_views(fitted)
+    unsettled = follows and not inside and _one_island(n)
+    if (inside or cuts) and not unsettled and n.get("agreement_with_islands", 1.0) < _MINOR:
+        what = "; ".join(map(_said, [*inside[:_TOLD], *cuts[:_TOLD]]))
+        if not follows:
+            return "label inconsistency", f"nothing made labels follow neighbours: {what}"
+        if fitted.n_clusters > 1 and fitted.plan.shares != AUTO and _has_the_shares(fitted):
+            return PINNED, f"the clusters have the shares that were asked for, at a price: {what}"
+        return (ACROSS if inside and cuts else TOO_FEW if inside else TOO_MANY), what
+    eaten = [concern for concern in sure if concern.kind == OUTLIERS]
+    if eaten:
+        (cluster,), share = eaten[0].clusters, eaten[0].share
+        return OF_OUTLIERS, f"cluster {cluster} ({share:.1%} of the rows) is made of rows far from all others"
+    return None
+
+
+def _follows_views(fitted: FittedModel) -> bool:
+    """Whether anything that was minimised looked at rows and their views."""
+    return any(objective.n_views for objective in fitted.plan.config.objectives.values())
+
+
+def _one_island(n: dict[str, float]) -> bool:
+    """Whether the graph parts nothing at all: groups that touch then look like one, and it is not known which."""
+    return n.get("islands", 2.0) < 2
+
+
+def _has_the_shares(fitted: FittedModel) -> bool:
+    shares = np.bincount(fitted.training_labels, minlength=fitted.n_clusters) / len(fitted.training_labels)
+    return bool((np.abs(shares - fitted.prior) <= _PINNED * fitted.prior).all())
+
+
+def _said(concern: Concern) -> str:
+    """A concern about islands in words."""
+    if concern.kind == SEVERAL_ISLANDS:
+        be = "is" if concern.sure else "may be"
+        return f"cluster {concern.clusters[0]} {be} several islands, one with {concern.share:.1%} of the rows"
+    be = "are" if concern.sure else "may be"
+    return f"clusters {concern.clusters[0]} and {concern.clusters[1]} {be} one island"
+
+
+def _doubt(n: dict[str, float], concerns: Sequence[Concern]) -> str:
     """Why the clusters may be others, if there is a reason."""
+    weak = next((concern for concern in concerns if not concern.sure and concern.share >= _FEW), None)
+    if weak is not None:
+        return f"{_said(weak)}, which the rows do not settle"
+    if any(concern.sure and concern.kind == CUT_ISLAND for concern in concerns) and _one_island(n):
+        return "the rows may be a single group, or groups that touch: no gap between neighbours parts the clusters"
+    if n.get("number_margin", 1.0) < _CLOSE:
+        return f"another number of clusters, {n['other_number']:.0f}, is about as well founded"
     if n.get("start_agreement", 1.0) < _SURE:
         return (
             "several partitions of the data are about as good: the one that was chosen agrees with a typical rival "

@@ -4,11 +4,11 @@ import dataclasses
 import signal
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -29,11 +29,15 @@ from gedikit.components import expand, merge
 from gedikit.config import Execution
 from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.errors import DataError, GediWarning, UsageError
-from gedikit.fitted import FittedModel
+from gedikit.fitted import FittedModel, Predictions
+from gedikit.groups import GroupProfiles
+from gedikit.groups.cells import numbered_columns
+from gedikit.known import Known
 from gedikit.modalities import Image
 from gedikit.planning import AUTO, GIVEN, Asked, Decision, Plan, check_rows, plan, split_execution
 from gedikit.profile import DataProfile, as_rows
 from gedikit.starts import Starts
+from gedikit.storage import write_text
 from gedikit.symbolic import Constraint
 from gedikit.tables import ColumnOptions, TableEncoding
 from gedikit.training.callbacks import FitView
@@ -41,6 +45,11 @@ from gedikit.training.devices import resolve_device
 from gedikit.training.fit import Checkpoint, fit
 from gedikit.training.loop import History
 from gedikit.training.rules import Rules
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from gedikit.report.charts import Drawing
 
 _DTYPES = [np.float64, np.float32, np.uint8]
 
@@ -53,7 +62,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Number of clusters; "auto" looks for it in the data (for images it must be given).
+        Number of clusters; "auto" looks for it in the data. Images that their pixels do not part, such as
+        photographs of things, get 8, and the plan says so.
     method : str, default="gedi"
         A name from the table that `gedikit methods` prints, or objectives and a density joined by "+", such as
         "swav+cluster-energy".
@@ -103,6 +113,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         Number of columns seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns of a DataFrame.
+    profile_ : DataFrame
+        One row a cluster: ("cluster", "rows"), ("cluster", "share"), what sets it apart in words
+        ("cluster", "apart"), and of every column medians and quartiles, shares of categories, of what is true and
+        of what is missing, or the range of dates. Of the 200 most telling columns where there are more.
     n_iter_ : int
         Iterations run.
     history_ : list of dict
@@ -162,19 +176,57 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.device = device
         self.verbose = verbose
 
-    def plan(self, X: ArrayLike) -> Plan:
-        """What `fit(X)` would do, with a reason for each decision; nothing is fitted."""
+    def plan(
+        self,
+        X: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        partial_labels: ArrayLike | None = None,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+    ) -> Plan:
+        """What `fit` with the same arguments would do, with a reason for each decision; nothing is fitted."""
         read = self._read(X)
-        made, _ = plan_rows(read.x, read.image_shape, self._asked(None), read.encoding)
+        known = Known.of(len(read.x), sample_weight, partial_labels, must_link, cannot_link)
+        read, known = read.counted(known)
+        made, _ = plan_rows(read.x, read.image_shape, self._asked(None, known), read.encoding)
         return made
 
-    def fit(self, X: ArrayLike, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: ARG002
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Any = None,  # noqa: ARG002
+        *,
+        sample_weight: ArrayLike | None = None,
+        partial_labels: ArrayLike | None = None,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
         """Train on the rows of X; y is ignored.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            The rows.
+        y : ignored
+            For pipelines.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts, relative to the others: 2 is a row that is there twice, 0 one that plays no
+            part and gets a label all the same.
+        partial_labels : array-like of shape (n_samples,), default=None
+            Labels that are known of some rows, from 0 on; -1 (or NaN) where nothing is known. Label c becomes
+            cluster c. Clusters without any known label are found as always.
+        must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
+            Pairs of row numbers that are in one cluster, or in two different ones.
+        callbacks : sequence of Callback, default=()
+            What follows the training.
 
         Columns of a DataFrame that are ids, labels or of one value are not trained on, with a warning that names
         them. Ctrl-C ends the training early and keeps the model, with a warning; a second one aborts.
         """
-        return self._fit(X, callbacks)
+        given = (sample_weight, partial_labels, must_link, cannot_link)
+        return self._fit(X, callbacks, known=lambda n_rows: Known.of(n_rows, *given))
 
     def fit_examples(
         self, X: ArrayLike, constraint: Constraint, examples: ArrayLike, *, callbacks: Sequence[Callback] = ()
@@ -187,19 +239,36 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         """
         return self._fit(X, callbacks, Rules.of(constraint, examples))
 
-    def _fit(self, X: ArrayLike, callbacks: Sequence[Callback], rules: Rules | None = None) -> Self:
-        read = self._read(X)
+    def _fit(
+        self,
+        X: ArrayLike,
+        callbacks: Sequence[Callback],
+        rules: Rules | None = None,
+        known: Callable[[int], Known | None] = lambda _: None,
+    ) -> Self:
+        everything = self._read(X)
+        found = known(len(everything.x))
+        read, about = everything.counted(found)
         if rules is not None:
             rules.check(len(read.x), _number(self.n_clusters) or rules.constraint.variables[0].size)
-        asked = self._asked(rules)
+        asked = self._asked(rules, about)
         validate_data(self, _as_rows(X)[0], skip_check_array=True)  # notes the number and the names of columns
         if read.encoding is not None:
             _tell_set_aside(read.encoding, ColumnOptions.of(self.columns))
-        made, starts = plan_rows(read.x, read.image_shape, asked, read.encoding)
         with ExitStack() as stack:
             shown = [stack.enter_context(ProgressLine())] if self.verbose else []
+            made, starts = plan_rows(read.x, read.image_shape, asked, read.encoding)
             watching = [*callbacks, *shown, stack.enter_context(_CtrlC())]
-            return self.fit_planned(made, read.x, watching, encoding=read.encoding, rules=rules, starts=starts)
+            self.fit_planned(
+                made, read.x, watching, encoding=read.encoding, rules=rules, starts=starts, known=about
+            )
+        if found is not None and len(read.x) < len(everything.x):  # rows that did not count have labels too
+            for concern in self.fitted_.info.get("concerns", []):
+                concern["rows"] = found.counted[concern["rows"]].tolist()
+            self.fitted_.training_rows = everything.x
+            self.fitted_.training_predictions = self.fitted_.predictions(everything.x)
+            self.fitted_.training_labels = self.labels_ = self.fitted_.training_predictions.labels
+        return self
 
     def _read(self, X: ArrayLike) -> "_Rows":
         """Rows of finite numbers from whatever X is; nothing is noted."""
@@ -232,6 +301,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         feature_names: Sequence[str] = (),
         rules: Rules | None = None,
         starts: Starts | None = None,
+        known: Known | None = None,
         checkpoint: Checkpoint | None = None,
         history: History | None = None,
     ) -> Self:
@@ -246,6 +316,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             encoder=self.encoder,
             rules=rules,
             starts=starts,
+            known=known,
             callbacks=callbacks,
             checkpoint=checkpoint,
             history=history,
@@ -254,6 +325,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.encoding_ = encoding
         if encoding is not None:
             self.fitted_.info["table"] = encoding.tree()
+        groups = GroupProfiles.of(x, self.fitted_.training_labels, self.fitted_.n_clusters, self._described())
+        self.fitted_.info["groups"] = groups.tree()
         self.n_features_in_ = x.shape[1] if encoding is None else len(encoding.columns)
         if feature_names:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
@@ -262,7 +335,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.labels_ = self.fitted_.training_labels
         return self
 
-    def _asked(self, rules: Rules | None) -> Asked:
+    def _asked(self, rules: Rules | None, known: Known | None = None) -> Asked:
         direct = {
             "optimiser.iterations": self.max_iter,
             "optimiser.batch_size": self.batch_size,
@@ -285,6 +358,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             merge(tree, expand(given)),
             self.encoder is not None,
             None if rules is None else rules.profile(),
+            known,
         )
 
     def _execution(self) -> Execution:
@@ -363,6 +437,104 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         fitted = self._fitted()
         x = fitted.scaler.inverse(fitted.reference.cpu().numpy()) if X is None else self._validated(X)
         return diagnose(fitted, x, self.history_[-1] if self.history_ else None)
+
+    def plot_clusters(self, X: ArrayLike | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw rows in the colours of their clusters: two columns as they are, more along principal components.
+
+        Without X these are the training rows, or those of them that a loaded model keeps. Rows so far off that they
+        would squeeze all others are drawn as rings at the edge. Without `ax` the axes belong to a new figure that
+        pyplot does not know: `plot_clusters().figure.savefig("clusters.png")`.
+        """
+        from gedikit.report import charts
+
+        return charts.clusters(self._drawing(X), ax)
+
+    def plot_density(self, X: ArrayLike | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw how dense it is: a map of two columns, a curve of one, else how typical the rows are.
+
+        X and `ax` as for `plot_clusters`.
+        """
+        from gedikit.report import charts
+
+        return charts.density(self._drawing(X), ax)
+
+    def plot_training(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw losses and signs of health over the training, each within `ax`, with their best values dashed."""
+        from gedikit.report import charts
+
+        fitted = self._fitted()
+        return charts.training(charts.panels(fitted.plan, self.history_, fitted.info["optima"]), ax)
+
+    def report(
+        self, path: str | Path, X: ArrayLike | None = None, y: ArrayLike | None = None, title: str | None = None
+    ) -> None:
+        """Write what was found to one HTML file, as `gedikit fit` does.
+
+        It is about the training rows, or about X, which also has their ids. A model that was loaded keeps some of
+        its training rows and the profiles of all. Labels y, where they are known, are compared with the clusters.
+        """
+        from gedikit.report import ReportData, render
+        from gedikit.report.inputs import diagnosed_rows
+        from gedikit.report.measured import density_metrics, label_metrics
+
+        fitted, place = self._fitted(), Path(path)
+        x, predictions = self._shown(X)
+        some = X is None and fitted.training_rows is None
+        split = f"{len(x):,} rows" if X is not None else f"{len(x):,} training rows"
+        labels = None if y is None else np.asarray(y)
+        if labels is not None and len(labels) != len(x):
+            raise DataError(f"there are {len(labels)} labels y of {len(x)} rows")
+        metrics = density_metrics(fitted, x, split, self.encoding_)
+        if labels is not None:
+            metrics = [*label_metrics(fitted, labels, predictions.labels, split), *metrics]
+        shape = fitted.plan.config.data.image_shape or fitted.plan.data.image_shape
+        last = self.history_[-1] if self.history_ else None
+        data = ReportData(
+            title=title or place.stem,
+            fitted=fitted,
+            x=x,
+            predictions=predictions,
+            labels=labels,
+            image_shape=(shape[0], shape[1], shape[2]) if shape else None,
+            history=self.history_,
+            optima=fitted.info["optima"],
+            diagnosis=diagnose(fitted, diagnosed_rows(fitted, x), last),
+            metrics=metrics,
+            encoding=self.encoding_,
+            ids=self.encoding_.ids(X) if self.encoding_ is not None and isinstance(X, pd.DataFrame) else None,
+            of_rows=fitted.info["n_samples"] if some else None,
+        )
+        write_text(place, render(data))
+
+    def _drawing(self, X: ArrayLike | None) -> "Drawing":
+        from gedikit.report.charts import Drawing
+        from gedikit.report.findings import find
+
+        fitted = self._fitted()
+        x, predictions = self._shown(X)
+        return Drawing(fitted, self.encoding_ or numbered_columns(fitted.n_features), x, find(fitted, predictions))
+
+    def _shown(self, X: ArrayLike | None) -> tuple[NDArray[Any], Predictions]:
+        """Rows and what the model says of them: of X, else the training rows as far as they are there."""
+        fitted = self._fitted()
+        if X is None and fitted.training_rows is not None and fitted.training_predictions is not None:
+            return fitted.training_rows, fitted.training_predictions
+        x = fitted.scaler.inverse(fitted.reference.cpu().numpy()) if X is None else self._validated(X)
+        return x, fitted.predictions(x)
+
+    def _described(self) -> TableEncoding | None:
+        """The columns that groups are described by; pixels are none."""
+        made = self._fitted().plan
+        if made.config.data.image_shape or made.data.image_shape:
+            return None
+        return self.encoding_ or numbered_columns(self.fitted_.n_features)
+
+    @property
+    def profile_(self) -> pd.DataFrame:
+        info = self._fitted().info
+        if "groups" not in info:
+            raise AttributeError("this model was saved before profiles were kept: fit it again to have profile_")
+        return GroupProfiles.from_tree(info["groups"]).frame()
 
     @property
     def plan_(self) -> Plan:
@@ -470,7 +642,7 @@ def plan_rows(
     codes = () if encoding is None else encoding.codes
     if codes:
         asked = dataclasses.replace(asked, config=merge(dict(asked.config), {"data": {"codes": codes}}))
-    starts = Starts(x, asked.seed, codes)
+    starts = Starts(x, asked.seed, codes, asked.known)
     made = plan(DataProfile.of(x, image_shape), asked, starts)
     if encoding is None:
         return made, starts
@@ -485,6 +657,12 @@ class _Rows:
     x: NDArray[Any]
     image_shape: tuple[int, ...] = ()
     encoding: TableEncoding | None = None
+
+    def counted(self, known: Known | None) -> "tuple[_Rows, Known | None]":
+        """The rows that count, and what is known of them."""
+        if known is None or len(known.counted) == len(self.x):
+            return self, known
+        return dataclasses.replace(self, x=self.x[known.counted]), known.among(known.counted)
 
 
 def _tell_set_aside(encoding: TableEncoding, options: ColumnOptions) -> None:

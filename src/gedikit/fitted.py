@@ -66,7 +66,13 @@ class FittedModel:
     training_labels: NDArray[np.int64]
     reference: Float[Tensor, "r d"]  # some training rows, scaled: for diagnosis without the data
     info: dict[str, Any]
-    training_predictions: Predictions | None = None  # of the training rows, where they were just computed
+    # of the process that trained the model; not saved
+    training_rows: NDArray[Any] | None = None
+    training_predictions: Predictions | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, such as a pickle, has what a saved model has."""
+        return self.__dict__ | {"training_rows": None, "training_predictions": None}
 
     @property
     def method(self) -> str:

@@ -9,6 +9,7 @@ added.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +47,18 @@ class OutlierModel:
 
     @classmethod
     def fit(
-        cls, rows: Float[Tensor, "n d"], generator: torch.Generator, *, one_unit: bool = False
+        cls,
+        rows: Float[Tensor, "n d"],
+        generator: torch.Generator,
+        *,
+        one_unit: bool = False,
+        codes: Sequence[int] = (),
     ) -> "OutlierModel":
-        """From scaled training rows on the host. With `one_unit`, as for pixels, no column is bent."""
+        """From scaled training rows on the host. Codes of categories and gaps are not bent, nor with `one_unit`,
+        as of pixels, any column."""
         rows = rows.double()
         bent = torch.zeros(rows.shape[1], dtype=torch.float64) if one_unit else _heavy(rows)
+        bent[list(codes)] = 0
         shape = torch.where(bent > 0, torch.asinh(rows), rows)
         shift, deviation = shape.mean(0), shape.std(0, correction=0)
         scale = torch.where((deviation > 0) & (bent > 0), deviation, 1.0)

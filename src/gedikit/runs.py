@@ -19,6 +19,7 @@ from gedikit import legacy
 from gedikit.components import as_tree, import_plugin
 from gedikit.config import SECTIONS, Execution
 from gedikit.errors import GediWarning, StorageError, UsageError
+from gedikit.features import FeatureNetwork, feature_networks
 from gedikit.planning import Plan
 from gedikit.storage import FORMAT, check_format, damaged, read_tensors, write_tensors, write_text
 from gedikit.tables import TableEncoding
@@ -46,6 +47,8 @@ class RunConfig:
     execution: Execution
     format: int = FORMAT
     encoding: TableEncoding | None = None  # where rows stand for a table
+    features: FeatureNetwork | None = None  # where rows are features of pictures: what computes them
+    labels_from: str = ""  # where labels of pictures come from, if there are any
 
     def to_toml(self) -> str:
         head = {
@@ -57,9 +60,13 @@ class RunConfig:
             "image_shape": list(self.image_shape),
             "fingerprint": self.fingerprint,
             "imports": list(self.imports),
+            **({"labels_from": self.labels_from} if self.labels_from else {}),
         }
+        pictures = {} if self.features is None else {"features": as_tree(self.features)}
         table = {} if self.encoding is None else {"table": self.encoding.tree()}
-        return to_toml({**head, **_as_sections(self.plan), "execution": as_tree(self.execution), **table})
+        return to_toml(
+            {**head, **_as_sections(self.plan), "execution": as_tree(self.execution), **pictures, **table}
+        )
 
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
@@ -87,6 +94,8 @@ class RunConfig:
                 Plan.from_tree(_from_sections(table)),
                 Execution.of(table["execution"]),
                 encoding=TableEncoding.from_tree(table["table"]) if "table" in table else None,
+                features=_features(table["features"]) if "features" in table else None,
+                labels_from=table.get("labels_from", ""),
             )
 
 
@@ -98,6 +107,11 @@ def _import_again(module: str, path: Path) -> None:
         raise UsageError(
             f"{path.parent} needs the components of {module}: {error}. Put the file there, or its place into {path}"
         ) from error
+
+
+def _features(tree: Mapping[str, Any]) -> FeatureNetwork:
+    settings = {key: value for key, value in tree.items() if key != "name"}
+    return feature_networks.get(tree["name"]).of(settings)
 
 
 # the plan's own parts beside the settings, which are sections of the file
@@ -155,6 +169,10 @@ class Run:
         return self.path / "labels.csv"
 
     @property
+    def features_path(self) -> Path:
+        return self.path / "features.safetensors"
+
+    @property
     def exists(self) -> bool:
         return self.config_path.exists()
 
@@ -173,7 +191,7 @@ class Run:
         self.config()
         self.forget_checkpoints()
         written = (self.metrics_path, self.log_path, self.evaluations_path)
-        for path in (*written, self.model_path, self.report_path, self.labels_path):
+        for path in (*written, self.model_path, self.report_path, self.labels_path, self.features_path):
             path.unlink(missing_ok=True)
         self.config_path.unlink()
 
@@ -181,6 +199,7 @@ class Run:
         """Remove a run that failed before its first measurement: the corrected command may take its place."""
         done = (self.metrics_path, self.log_path, self.evaluations_path, self.model_path, *self.checkpoints())
         if not any(path.exists() for path in done):
+            self.features_path.unlink(missing_ok=True)
             self.config_path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # other files are there
                 self.path.rmdir()

@@ -156,11 +156,15 @@ def test_fit_says_what_it_read_does_and_wrote(fitted, photos):
     run, said = fitted
     lines = said.splitlines()
     assert lines[0] == f"{N_READABLE} pictures read from {photos}, as 32 × 32 pixels in colour"
-    assert lines[1].startswith("3 files could not be read and are left out, such as checks/text.png (not a picture")
-    assert lines[2] == "training gedi: 4 clusters, 60 iterations on the CPU"
+    ignored = "4 sub-folders (checks, discs, skies, stripes) are ignored"
+    assert lines[1] == f"{ignored}; --labels-from folders compares clusters with them"
+    assert lines[2] == "3 files are left out:" and lines[3].startswith("  checks/text.png (not a picture")
+    assert lines[6] == "training gedi: 4 clusters, 60 iterations on the CPU"
     progress = r"\d+/60  [\d.]+ (it/s|s/it)  \d+ (s|min) left  inv "
-    following = [line for line in lines[3:] if re.match(rf"{progress}|about \d+ (s|min) left", line)]
-    assert following == lines[3 : 3 + len(following)], "nothing in between"
+    following = [line for line in lines[7:] if re.match(rf"{progress}|about \d+ (s|min) left", line)]
+    assert following == lines[7 : 7 + len(following)], "nothing in between"
+    logged = [line for line in (run / "log.txt").read_text().splitlines() if line.startswith("left out: ")]
+    assert logged[1] == "left out: discs/zero.jpg (the file is empty)" and len(logged) == 3
     assert following[-1].startswith("60/60  ") and "  0 s left  " in following[-1]
     assert lines[-2:] == [
         f"clusters of {N_READABLE} pictures: {run / 'labels.csv'}",
@@ -185,6 +189,8 @@ def test_the_report_names_outliers_and_files_that_could_not_be_read(run, labels)
 
 def test_agreement_is_with_sub_folders_and_on_the_pictures_that_lie_in_one(run, photos, labels):
     done = gedikit("evaluate", run, photos)
+    assert "--labels-from folders" in done.stderr and "nmi" not in json.loads(done.stdout), "nobody asked"
+    done = gedikit("evaluate", run, photos, "--labels-from", "folders")
     figures = json.loads(done.stdout)
     kinds = labels["file"].str.extract(r"^(\w+)/")[0]
     known = kinds.notna()
@@ -197,7 +203,9 @@ def test_agreement_is_with_sub_folders_and_on_the_pictures_that_lie_in_one(run, 
 
 
 def test_probes_of_a_folder_are_tested_on_pictures_they_were_not_trained_on(run, photos, tmp_path):
-    done = gedikit("evaluate", run, photos, "--probes", "--ood", few(tmp_path / "others", 8))
+    done = gedikit(
+        "evaluate", run, photos, "--labels-from", "folders", "--probes", "--ood", few(tmp_path / "others", 8)
+    )
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     for name in ("linear_probe", "linear_probe_standardised", "knn_probe"):
@@ -211,7 +219,7 @@ def test_probes_of_a_folder_are_tested_on_pictures_they_were_not_trained_on(run,
 def test_predict_repeats_the_table_and_tells_what_it_could_not_read(run, photos, tmp_path):
     done = gedikit("predict", run, photos, "-o", tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_text() == (run / "labels.csv").read_text()
-    assert "3 files could not be read" in done.stderr
+    assert "3 files are left out" in done.stderr
     assert f"{N_READABLE} pictures to" in done.stderr
 
 
@@ -407,6 +415,11 @@ def bad(tmp_path, run, table_run) -> Path:
         ("evaluate pictures-run three --ood nosuch", 2, ["'nosuch'", "noise, constant, interpolated"]),
         ("evaluate pictures-run three --ood moons", 2, ["moons has no images", "32 × 32 pixels in colour"]),
         ("evaluate pictures-run three --probes", 2, ["labels", "has none"]),
+        ("fit three --labels-from files", 2, ["--labels-from takes folders, not 'files'"]),
+        ("fit moons --labels-from folders", 2, ["a folder of pictures, which moons is not"]),
+        ("fit table.npy --features efficientnet-lite0", 2, ["--features is about pictures", "table.npy has none"]),
+        ("fit three --features resnet", 2, ["there is no feature network 'resnet'", "efficientnet-lite0"]),
+        ("sort table-run out", 2, ["table-run was not trained on a folder of pictures"]),
         ("sample pictures-run -o x.png --cluster 9", 2, ["between 0 and 3"]),
     ],
 )

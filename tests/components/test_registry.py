@@ -14,6 +14,7 @@ from gedikit.config import REGISTRIES
 from gedikit.densities import densities
 from gedikit.encoders import encoders
 from gedikit.errors import UsageError
+from gedikit.features import feature_networks
 from gedikit.modalities import modalities
 from gedikit.objectives import Objective, objectives
 from gedikit.samplers import samplers
@@ -145,7 +146,7 @@ def test_every_kind_suggests_what_may_have_been_meant(registry, typo, meant):
 
 
 def test_every_registry_of_the_package_is_a_kind():
-    assert {*KINDS.values()} == {*REGISTRIES.values(), objectives}
+    assert {*KINDS.values()} == {*REGISTRIES.values(), objectives, feature_networks}
     for kind, registry in KINDS.items():
         assert registry.kind == kind
         for name, cls in registry.items():

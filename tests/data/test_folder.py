@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gedikit.data import sources
-from gedikit.data.folder import folder_blocks, read_folder
+from gedikit.data import pictures, sources
+from gedikit.data.folder import folder_blocks, list_pictures, read_folder
 from gedikit.errors import DataError, UsageError
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -225,8 +225,64 @@ def test_hidden_things_loops_and_links(tmp_path):
     (root / "e.png").symlink_to(outside / "d.png")
     folder = read_folder(root)
     assert folder.paths == ("e.png", "one/a.png", "two/b.png", "zone/d.png")
-    assert folder.labels is not None
-    assert folder.labels.tolist() == [None, "one", "two", "zone"]
+    labels = folder.labels
+    assert labels is not None
+    assert labels.tolist() == [None, "one", "two", "zone"]
+    assert sources.load(str(root)).y is None, "nobody asked for labels"
+    np.testing.assert_array_equal(sources.load(str(root), labels_from="folders").y, labels)
+
+
+def test_what_shows_something_and_is_not_read_is_named(tmp_path):
+    for i in range(2):
+        save(tmp_path / f"{i}.png", colours(i))
+    for name in ("sub/clip.MP4", "scan.pdf", "raw.NEF", "notes.txt", "data.csv", ".hidden.mov"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"anything")
+    folder = read_folder(tmp_path)
+    assert [name for name, _ in folder.skipped] == ["raw.NEF", "scan.pdf", "sub/clip.MP4"]
+    assert dict(folder.skipped)["sub/clip.MP4"] == "a video"
+    (blocks,) = folder_blocks(tmp_path)
+    assert blocks.skipped == folder.skipped
+
+
+def test_heic_is_named_with_the_extra_that_reads_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "_optional_formats", dict)
+    for i in range(2):
+        save(tmp_path / f"{i}.png", colours(i))
+    (tmp_path / "IMG_0001.HEIC").write_bytes(b"anything")
+    assert dict(read_folder(tmp_path).skipped) == {
+        "IMG_0001.HEIC": "HEIC is read with the extra heic: pip install 'gedikit[heic]'"
+    }
+    monkeypatch.setattr(pictures, "_optional_formats", lambda: {"HEIF": (".heic",)})
+    why = dict(read_folder(tmp_path).skipped)["IMG_0001.HEIC"]
+    assert "extra" not in why, "it was opened"
+
+
+def test_the_fingerprint_of_a_listing_changes_with_its_files(tmp_path):
+    for i in range(2):
+        save(tmp_path / f"{i}.png", colours(i))
+    first = list_pictures(tmp_path).fingerprint
+    (tmp_path / "notes.txt").write_text("no picture")
+    assert list_pictures(tmp_path).fingerprint == first
+    os.utime(tmp_path / "1.png", (1, 1))
+    touched = list_pictures(tmp_path).fingerprint
+    (tmp_path / "1.png").rename(tmp_path / "2.png")
+    renamed = list_pictures(tmp_path).fingerprint
+    assert len({first, touched, renamed}) == 3
+
+
+def test_a_small_copy_is_whole_and_upright(tmp_path):
+    wide = np.zeros((60, 240, 3), np.uint8)
+    wide[:, :120], wide[:, 120:] = RED, BLUE
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    Image.fromarray(wide[::-1, ::-1]).save(tmp_path / "a.png", exif=exif)
+    small = pictures.read_small(tmp_path / "a.png", 80)
+    assert small.size == (80, 20)
+    np.testing.assert_array_equal(np.asarray(small)[10, [4, 75]], [RED, BLUE])
+    assert pictures.read_small(tmp_path / "a.png", 500).size == (240, 60), "nothing is enlarged"
+    with pytest.raises(pictures.Unreadable, match="not a regular file"):
+        pictures.read_small(tmp_path, 80)
 
 
 def test_odd_names_can_be_written_down(tmp_path):
@@ -286,7 +342,7 @@ def test_a_folder_is_a_source(tmp_path):
         save(tmp_path / "photos" / "ab"[i % 2] / f"{i}.png", colours(i))
     (tmp_path / "photos" / "bad.png").touch()
     source = str(tmp_path / "photos")
-    data = sources.load(source)
+    data = sources.load(source, labels_from="folders")
     assert data.x.shape == (3, 3072)
     assert data.x.dtype == np.uint8
     assert np.shares_memory(data.x, data.x.base)

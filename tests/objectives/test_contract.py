@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from contract_cases import assert_equal, assert_same_form, copied, each, settings, vectors
+from gedikit.known import Known
 from gedikit.objectives import Objective, objectives
 from gedikit.objectives.base import Memory
 from gedikit.planning import Asked, plan
@@ -72,7 +74,9 @@ def case(objective: Objective, seed: int = 0) -> Case:
         examples=None if rules is None else rules.profile(),
     )
     x = vectors()
-    ready = prepare(plan(DataProfile.of(x), asked), x, rules=rules)
+    labels = np.where(np.arange(len(x)) % 4 == 0, np.arange(len(x)) % CLUSTERS, -1)
+    known = None if rules else Known.of(len(x), None, labels, [[1, 2], [5, 9]], [[3, 6]])
+    ready = prepare(plan(DataProfile.of(x), asked), x, rules=rules, known=known)
     return Case(ready, ready.step.objectives[objective.name])
 
 
@@ -164,6 +168,9 @@ class Beforehand(BatchOutputs):
 
     def teacher_logits(self, x: Tensor) -> Tensor:
         return self._once("teacher_logits", x)
+
+    def logits(self, x: Tensor) -> Tensor:
+        return self._once("logits", x)
 
 
 @every

@@ -5,6 +5,7 @@ import pytest
 from gedikit.estimator import GEDI
 from gedikit.evaluation import clustering_metrics
 from gedikit.report import ReportData
+from gedikit.tables import TableEncoding
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +24,7 @@ def report_of():
             optima=model.fitted_.info["optima"],
             diagnosis=model.diagnose(),
             metrics=figures,
-            columns=columns,
+            encoding=None if columns is None else TableEncoding.of_numbers(columns),
         )
 
     return make

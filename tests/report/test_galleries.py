@@ -44,8 +44,10 @@ def pretended(n, shape, n_clusters, *, empty=None):
     """Findings about noise, which no format can compress, and a model that generates more of it."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (n, int(np.prod(shape))), dtype=np.uint8)
-    fitted = SimpleNamespace(sample=lambda count, **_: (rng.uniform(0, 255, (count, x.shape[1])), None))
-    data = SimpleNamespace(x=x, fitted=fitted, row_name=str)
+    fitted = SimpleNamespace(
+        sample=lambda count, **_: (rng.uniform(0, 255, (count, x.shape[1])), None), models_density=True
+    )
+    data = SimpleNamespace(images=x, pixels=None, fitted=fitted, row_name=str)
     clusters = np.arange(n) % n_clusters
     clusters[clusters == empty] = 0
     sizes = np.bincount(clusters, minlength=n_clusters)
@@ -54,7 +56,7 @@ def pretended(n, shape, n_clusters, *, empty=None):
 
 
 def shown(data, found, shape):
-    darkroom = Darkroom.of(data.x[plotted_rows(len(data.x))], shape)
+    darkroom = Darkroom.of(data.images[plotted_rows(len(data.images))], shape)
     return galleries(data, found, darkroom), suspects(data, found, darkroom)
 
 
@@ -159,7 +161,7 @@ def test_the_stacks_of_a_cluster_fit_side_by_side(shape, lines):
     data, found = pretended(80, shape, 1)
     stacks = shown(data, found, shape)[0][0].stacks
     assert sum(max(strip.mosaic.width for strip in stack) for stack in stacks) <= 990
-    tile = Darkroom.of(data.x, shape).tile_width
+    tile = Darkroom.of(data.images, shape).tile_width
     counts = {"Closest": 20, "Generated": 10, "Least typical": 10, "Most typical": 5}
     tall = [sum(-(-counts[s.title] // round(s.mosaic.width / tile)) for s in stack) for stack in stacks]
     assert tall == lines
@@ -168,9 +170,9 @@ def test_the_stacks_of_a_cluster_fit_side_by_side(shape, lines):
 @pytest.mark.usefixtures("unchecked")
 def test_many_images_are_never_copied_at_once():
     data, found = pretended(20, (32, 32, 3), 4)
-    data.x = np.zeros((20_000, 3072), dtype=np.uint8)
+    data.images = np.zeros((20_000, 3072), dtype=np.uint8)
     tracemalloc.start()
     shown(data, found, (32, 32, 3))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < data.x.nbytes / 2
+    assert peak < data.images.nbytes / 2

@@ -80,8 +80,22 @@ OptionalDevice = Annotated[
 ImageSize = Annotated[
     int | None,
     typer.Option(
-        help="Height and width that pictures of a folder are resized to.", metavar="PIXELS", show_default="32"
+        help="Height and width that pictures of a folder are resized to.",
+        metavar="PIXELS",
+        show_default="32; with --features 160",
     ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        help="Describe pictures by a pretrained network instead of their pixels: efficientnet-lite0 (of the extra "
+        "pretrained), or one that --import registers.",
+        metavar="NETWORK",
+    ),
+]
+LabelsFrom = Annotated[
+    str | None,
+    typer.Option(help="folders: names of sub-folders are labels to compare the clusters with.", metavar="folders"),
 ]
 LearnedColumns = Annotated[
     str | None,
@@ -101,6 +115,14 @@ LabelColumn = Annotated[
         help='Column that is kept for evaluation; "" if there is none.',
         metavar="NAME",
         show_default="label, labels, target, class or y",
+    ),
+]
+KnownColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--known",
+        help="Column with the labels of some rows, empty for the others: learned from, one cluster a value.",
+        metavar="NAME",
     ),
 ]
 ColumnTypes = Annotated[
@@ -197,6 +219,9 @@ def fit(
     ids: IdColumns = None,
     label: LabelColumn = None,
     types: ColumnTypes = None,
+    features: Features = None,
+    labels_from: LabelsFrom = None,
+    known: KnownColumn = None,
     imports: Imports = None,
     evaluate_every: Annotated[
         int,
@@ -234,6 +259,9 @@ def fit(
         ids,
         label,
         types,
+        features,
+        labels_from,
+        known,
     )
     fitting.fit(
         data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
@@ -258,6 +286,9 @@ def plan(
     ids: IdColumns = None,
     label: LabelColumn = None,
     types: ColumnTypes = None,
+    features: Features = None,
+    labels_from: LabelsFrom = None,
+    known: KnownColumn = None,
     imports: Imports = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -284,6 +315,9 @@ def plan(
         ids,
         label,
         types,
+        features,
+        labels_from,
+        known,
     )
     fitting.show_plan(data, request, as_json=as_json)
 
@@ -387,11 +421,22 @@ def evaluate(
     steps: Annotated[int, typer.Option(help="Langevin steps of the images for --fid.", metavar="N")] = 500,
     seed: Seed = 0,
     device: Device = "auto",
+    labels_from: LabelsFrom = None,
 ) -> None:
     """Measure agreement with labels, density and more; prints JSON that says how each figure was computed."""
     from gedikit.cli import inference
 
-    inference.evaluate(run, data, device, probes=probes, fid=fid, outside=ood or [], steps=steps, seed=seed)
+    inference.evaluate(
+        run,
+        data,
+        device,
+        probes=probes,
+        fid=fid,
+        outside=ood or [],
+        steps=steps,
+        seed=seed,
+        labels_from=labels_from,
+    )
 
 
 @app.command()
@@ -415,6 +460,20 @@ def report(run: RunPath) -> None:
     from gedikit.cli import inference
 
     typer.echo(inference.report(run))
+
+
+@app.command()
+def sort(
+    run: RunPath,
+    out: Annotated[Path, typer.Argument(help="Folder for a sub-folder of each group; made if it is not there.")],
+    link: Annotated[bool, typer.Option("--link", help="Link to the pictures, do not copy.", metavar="")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Copy the pictures of a folder into one folder for each group; nothing is overwritten."""
+    from gedikit.cli import sorting
+
+    set_output(quiet, False)
+    sorting.sort(run, out, link=link)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -19,7 +20,10 @@ from gedikit.callbacks import Callback, ProgressLine
 from gedikit.cli import measuring
 from gedikit.cli.inference import write_predictions, write_report
 from gedikit.cli.loading import (
+    check_labels_from,
     is_folder,
+    keep_features,
+    left_out_in_words,
     load_run,
     other_rows,
     read_data,
@@ -36,9 +40,12 @@ from gedikit.diagnosis import Diagnosis
 from gedikit.errors import Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
 from gedikit.evaluation import clustering_metrics
+from gedikit.features import FeatureNetwork
+from gedikit.features.embedding import named_network
+from gedikit.known import Known
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.methods import methods
-from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, check_prior, plan, split_execution
+from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, check_prior, plan, split_execution
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder
@@ -48,7 +55,7 @@ from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fingerprint
 from gedikit.views.image_views import batches_per_epoch
 
-_OF_COLUMNS = ("--columns", "--drop", "--id", "--label", "--types")
+_OF_COLUMNS = ("--columns", "--drop", "--id", "--label", "--types", "--known")
 
 
 @dataclass(frozen=True)
@@ -72,15 +79,26 @@ class FitRequest:
     ids: str | None = None
     label: str | None = None
     types: str | None = None
+    features: str | None = None
+    labels_from: str | None = None
+    known: str | None = None
 
     def given(self) -> list[str]:
         """The options that were typed."""
         spelled = {"assignments": "set", "imports": "import", "image_size": "image-size", "ids": "id"}
+        spelled["labels_from"] = "labels-from"
         return [f"--{spelled.get(name, name)}" for name, value in vars(self).items() if value not in (None, (), [])]
+
+    def network(self) -> FeatureNetwork | None:
+        """What describes pictures, where it was named."""
+        return None if self.features is None else named_network(self.features, self.image_size)
 
     def column_options(self, data: str) -> ColumnOptions:
         """What was said about columns, which only tables have."""
-        options = ColumnOptions.parse(self.columns, self.drop, self.ids, self.label, self.types)
+        if self.known is not None and self.label is not None:
+            raise UsageError("--known and --label are both about the column of labels: give one")
+        label = self.label if self.known is None else self.known
+        options = ColumnOptions.parse(self.columns, self.drop, self.ids, label, self.types)
         if options != ColumnOptions() and (data in sources.BUILTIN or is_folder(data)):
             said = [name for name in self.given() if name in _OF_COLUMNS]
             raise UsageError(f"{', '.join(said)} is about columns of a table, which {data} is not")
@@ -128,6 +146,8 @@ def fit(
         run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.plan.method}-{config.plan.seed}")
         run.create(config)
         try:
+            if config.features is not None:
+                keep_features(run, config.features, dataset)
             cheaper = _cheaper(config, found.asked)
             verdict, rows = _train(run, config, dataset, evaluate_every, cheaper, found.starts)
         except Exception:
@@ -173,10 +193,26 @@ def planned(data: str, request: FitRequest) -> Planned:
     execution = Execution.of({"device": request.device or "auto", **computed})
     resolve_device(execution.device)
     size = sources.IMAGE_SIZE if request.image_size is None else request.image_size
-    dataset = read_data(data, seed, image_size=size, options=request.column_options(data))
-    if dataset.label_column:
+    network = request.network()
+    if network is not None:  # numbers of one network have one unit
+        asked = dataclasses.replace(asked, config=merge({"data": {"scaling": "global"}}, dict(asked.config)))
+    labels_from = "" if request.labels_from is None else check_labels_from(request.labels_from, data)
+    dataset = read_data(
+        data,
+        seed,
+        image_size=size,
+        options=request.column_options(data),
+        network=network,
+        labels_from=labels_from,
+        device=execution.device,
+    )
+    if request.known is not None:
+        asked = dataclasses.replace(asked, known=_known_labels(dataset, told=True))
+    elif dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
-    made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
+    with console.status("looking for groups") if console.is_terminal else nullcontext():
+        made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
+    made = dataclasses.replace(made, decisions=(*_about_pictures(dataset, network), *made.decisions))
     pictures = made.config.data.image_shape or dataset.image_shape or ()
     config = RunConfig(
         source=data if data in sources.BUILTIN else str(Path(data).resolve()),
@@ -188,8 +224,33 @@ def planned(data: str, request: FitRequest) -> Planned:
         plan=made,
         execution=execution,
         encoding=dataset.encoding,
+        features=network,
+        labels_from=labels_from,
     )
     return Planned(config, dataset, asked, starts)
+
+
+def _known_labels(dataset: sources.Dataset, *, told: bool = False) -> Known | None:
+    """Labels of some rows, from the column of labels: its values in order are clusters 0, 1, …"""
+    if dataset.y is None:
+        raise UsageError(f"{dataset.name} has no column of labels for --known")
+    codes, values = pd.factorize(dataset.y, sort=True)
+    if told:
+        names = ", ".join(f"{i} is {value}" for i, value in enumerate(values))
+        console.print(f"{int((codes >= 0).sum())} rows have a known label; cluster {names}")
+    return Known.of(len(codes), partial_labels=codes)
+
+
+def _about_pictures(dataset: sources.Dataset, network: FeatureNetwork | None) -> list[Decision]:
+    """What the plan says of pictures before anything is decided about their rows."""
+    said = []
+    if network is not None:
+        what = f"{network.name} at {network.size} pixels a side"
+        said.append(Decision("features", what, f"asked for: {network.summary}"))
+    if dataset.skipped:
+        why = left_out_in_words(dataset.skipped)
+        said.append(Decision("files", f"{len(dataset.x)} pictures, {len(dataset.skipped)} left out", why))
+    return said
 
 
 def _changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -199,7 +260,7 @@ def _changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, 
     for name, value in (("--iters", request.iters), ("--epochs", request.epochs)):
         if value is not None and value < 1:
             raise UsageError(f"{name} must be at least 1, not {value}")
-    if request.image_size is not None and not is_folder(data):
+    if request.image_size is not None and request.features is None and not is_folder(data):
         raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
     changes, computed = split_execution(parse_assignments(request.assignments))
     if request.iters is not None:
@@ -244,7 +305,7 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
     config = run.config()
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
         raise UsageError(unfinished_in_0_1(out))
-    dataset = rows_of(config, data or config.source)
+    dataset = rows_of(run, config, data or config.source)
     if fingerprint(dataset.x) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {data or config.source} now")
     return run, config, dataset
@@ -277,6 +338,7 @@ def _train(
             followers += _evaluations(run, config, evaluate_every, len(dataset.x), line)
             history = run.history(up_to=at)
             encoding = config.encoding
+            labelled = any(objective.needs_labels for objective in made.config.objectives.values())
             model.fit_planned(
                 made,
                 dataset.x,
@@ -284,9 +346,12 @@ def _train(
                 encoding=encoding,
                 feature_names=[] if encoding is None else [column.name for column in encoding.columns],
                 starts=starts,
+                known=_known_labels(dataset) if labelled else None,
                 checkpoint=checkpoint,
                 history=history,
             )
+        for name, why in dataset.skipped:
+            run.append(run.log_path, f"left out: {name} ({why})")
         fitted = model.fitted_
         model.save(run.model_path)
     with console.status("writing the report") if console.is_terminal else nullcontext():
@@ -350,7 +415,7 @@ def _evaluations(run: Run, config: RunConfig, epochs: int, n_rows: int, line: Pr
     if not made.trains_posterior:
         return []
     every = epochs * batches_per_epoch(n_rows, made.config.optimiser.batch_size)
-    test, log_every = other_rows(config, config.source), config.execution.log_every
+    test, log_every = other_rows(run, config, config.source), config.execution.log_every
     return [measuring.TestSetEvaluation(run, test, every, log_every, line.on_event)]
 
 

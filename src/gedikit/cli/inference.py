@@ -16,20 +16,23 @@ from numpy.typing import NDArray
 from gedikit import diagnosis
 from gedikit.cli import measuring
 from gedikit.cli.loading import (
+    check_labels_from,
     image_shape_of,
     is_folder,
     load_run,
+    new_blocks,
     other_rows,
-    reading_options,
     rows_of,
-    tell_skipped,
+    tell_left_out,
     title_of,
 )
 from gedikit.cli.output import console, open_output, open_text_output, output_format, output_name
 from gedikit.data import sources
+from gedikit.data.duplicates import near_duplicates
 from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel, Predictions
 from gedikit.report import ReportData, render
+from gedikit.report.inputs import diagnosed_rows
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig
 from gedikit.storage import write_text
@@ -39,12 +42,12 @@ def predict(path: Path, data: str, output: Path, device: str) -> None:
     fitted = load_run(path, device)
     began = time.monotonic()
     config = Run(path).config()
-    blocks = sources.blocks(data, split="test", seed=config.data_seed, **reading_options(config, data))
+    blocks = new_blocks(config, data, device)
     skipped: list[tuple[str, str]] = []
     checked = _checked(blocks, fitted, data, skipped)
     rows = write_predictions(fitted, ((block, fitted.predictions(block.x)) for block in checked), output)
     seconds = max(time.monotonic() - began, 1e-9)
-    tell_skipped(skipped)
+    tell_left_out(skipped)
     things = "pictures" if is_folder(data) else "rows"
     console.print(f"{rows} {things} to {output_name(output)} in {seconds:.1f} s ({rows / seconds:,.0f} {things}/s)")
 
@@ -91,23 +94,34 @@ def sample(
 
 
 def evaluate(
-    path: Path, data: str, device: str, *, probes: bool, fid: int, outside: list[str], steps: int, seed: int
+    path: Path,
+    data: str,
+    device: str,
+    *,
+    probes: bool,
+    fid: int,
+    outside: list[str],
+    steps: int,
+    seed: int,
+    labels_from: str | None = None,
 ) -> None:
     fitted = load_run(path, device)
-    config = Run(path).config()
-    dataset = other_rows(config, data)
+    run = Run(path)
+    config = run.config()
+    dataset = other_rows(run, config, data, None if labels_from is None else check_labels_from(labels_from, data))
     _check_width(dataset.x, fitted, data)
     others = {name: measuring.outside_rows(name, dataset, seed) for name in outside}
     further = []
     if fid:
-        further += measuring.fid_metrics(fitted, rows_of(config, data), fid, steps, seed)
+        further += measuring.fid_metrics(fitted, rows_of(run, config, data), fid, steps, seed)
     if probes:
-        further += measuring.probe_metrics(fitted, *_probed(config, data, dataset, seed), seed)
+        further += measuring.probe_metrics(fitted, *_probed(run, config, data, dataset, seed), seed)
     if outside:
         further += measuring.outlier_metrics(fitted, dataset, others)
     metrics = [*measuring.headline_metrics(fitted, dataset), *further]
     if dataset.y is None:
-        console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC")
+        asked = "; --labels-from folders takes its sub-folders for labels" if is_folder(data) else ""
+        console.print(f"{data} has no labels: no NMI, AMI, ARI or ACC{asked}")
     named = {f.name: {"value": f.value, "protocol": f.protocol} for f in metrics}
     sys.stdout.write(json.dumps(named, indent=2) + "\n")
 
@@ -116,7 +130,7 @@ def diagnose(path: Path, data: str | None, as_json: bool) -> None:
     run = Run(path)
     fitted = load_run(path, "cpu")
     config = run.config()
-    dataset = other_rows(config, data or config.source)
+    dataset = other_rows(run, config, data or config.source)
     _check_width(dataset.x, fitted, dataset.name)
     result = _diagnosis(run, fitted, dataset)
     sys.stdout.write((json.dumps(result.as_dict(), indent=2) if as_json else str(result)) + "\n")
@@ -126,7 +140,7 @@ def report(path: Path) -> Path:
     run = Run(path)
     config = run.config()
     fitted = load_run(path, "cpu")
-    dataset = rows_of(config, config.source)
+    dataset = rows_of(run, config, config.source)
     write_report(run, config, fitted, dataset, fitted.predictions(dataset.x))
     return run.report_path
 
@@ -136,7 +150,7 @@ def write_report(
 ) -> diagnosis.Diagnosis:
     """Write the page about the data the run was trained on; returns the verdict on it."""
     # built-in shapes have points the training never saw; a file is all there is
-    held_out = other_rows(config, config.source) if config.source in sources.BUILTIN else dataset
+    held_out = other_rows(run, config, config.source) if config.source in sources.BUILTIN else dataset
     verdict = _diagnosis(run, fitted, held_out)
     page = render(
         ReportData(
@@ -150,9 +164,13 @@ def write_report(
             optima=fitted.info["optima"],
             diagnosis=verdict,
             metrics=measuring.headline_metrics(fitted, held_out),
-            columns=dataset.columns or None,
+            encoding=dataset.encoding,
+            ids=dataset.ids,
             names=dataset.names,
             skipped=dataset.skipped,
+            folder=dataset.folder,
+            pixels=dataset.pixels,
+            duplicates=() if dataset.folder is None else near_duplicates(np.asarray(dataset.sketches)),
             evaluations=tuple(run.evaluations()),
         )
     )
@@ -161,11 +179,11 @@ def write_report(
 
 
 def _probed(
-    config: RunConfig, data: str, dataset: sources.Dataset, seed: int
+    run: Run, config: RunConfig, data: str, dataset: sources.Dataset, seed: int
 ) -> tuple[sources.Dataset, sources.Dataset]:
     """Rows to train probes on and others to test them on: the splits of a built-in data set, else halves."""
     if data in sources.BUILTIN:
-        return rows_of(config, data), dataset
+        return rows_of(run, config, data), dataset
     order = np.random.default_rng(seed).permutation(len(dataset.x))
     half = len(order) // 2
     train, test = (
@@ -180,9 +198,7 @@ def _probed(
 
 def _diagnosis(run: Run, fitted: FittedModel, dataset: sources.Dataset) -> diagnosis.Diagnosis:
     rows = run.history().rows
-    count = fitted.plan.config.data.diagnosed_rows
-    some = np.random.default_rng(0).permutation(len(dataset.x))[:count]  # a file may be sorted by class
-    return diagnosis.diagnose(fitted, dataset.x[np.sort(some)], rows[-1] if rows else None)
+    return diagnosis.diagnose(fitted, diagnosed_rows(fitted, dataset.x), rows[-1] if rows else None)
 
 
 def write_predictions(

@@ -1,6 +1,7 @@
 """What commands read: data sets, folders and finished runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,20 @@ from rich.progress import Progress
 
 from gedikit.cli.output import console
 from gedikit.data import sources
+from gedikit.data.duplicates import sketches
+from gedikit.data.folder import Progress as OnProgress
+from gedikit.data.folder import folder_labels, list_pictures
 from gedikit.errors import DataError, UsageError
+from gedikit.features import FeatureNetwork, PictureFeatures, embed, embed_folder, feature_blocks
 from gedikit.fitted import FittedModel
 from gedikit.legacy import FIRST_WITH_PLANS
+from gedikit.modalities.image import as_bytes
 from gedikit.runs import Run, RunConfig
 from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
+from gedikit.training.fit import fingerprint
+
+_NAMED = 5  # files or folders, in what is said about a folder
 
 
 def load_run(path: Path, device: str) -> FittedModel:
@@ -31,14 +40,94 @@ def unfinished_in_0_1(path: Path) -> str:
     return f"{path} was begun by gedikit 0.1 and is not finished: finish it with that version, or start a new run"
 
 
-def other_rows(config: RunConfig, data: str) -> sources.Dataset:
+def other_rows(run: Run, config: RunConfig, data: str, labels_from: str | None = None) -> sources.Dataset:
     """Rows to look at a run with: of a built-in data set those it was not trained on."""
-    return sources.load(data, split="test", seed=config.data_seed, **reading_options(config, data))
+    return _read_again(run, config, data, "test", config.labels_from if labels_from is None else labels_from)
 
 
-def rows_of(config: RunConfig, data: str) -> sources.Dataset:
+def rows_of(run: Run, config: RunConfig, data: str) -> sources.Dataset:
     """The rows a run is trained on."""
-    return sources.load(data, seed=config.data_seed, **reading_options(config, data))
+    return _read_again(run, config, data, "train", config.labels_from)
+
+
+def new_blocks(config: RunConfig, data: str, device: str) -> Iterator[sources.Block]:
+    """Rows for a trained model, piece by piece, in the same form as those it was trained on."""
+    if config.features is None:
+        return sources.blocks(data, split="test", seed=config.data_seed, **reading_options(config, data))
+    if is_folder(data):
+        found = feature_blocks(data, config.features, device=device)
+        return (sources.Block(block.x, block.paths, block.skipped) for block in found)
+    rows = sources.load(data, split="test", seed=config.data_seed)
+    return iter([sources.Block(rows.x if rows.image_shape is None else _with_features(rows, config.features).x)])
+
+
+def _read_again(run: Run, config: RunConfig, data: str, split: str, labels_from: str) -> sources.Dataset:
+    if config.features is None:
+        options = reading_options(config, data)
+        if labels_from:
+            options["labels_from"] = labels_from
+        return sources.load(data, split=split, seed=config.data_seed, **options)
+    if is_folder(data):
+        return _folder_with_features(data, config.features, labels_from, keep=run.features_path)
+    rows = sources.load(data, split=split, seed=config.data_seed)
+    return rows if rows.image_shape is None else _with_features(rows, config.features, keep=run.features_path)
+
+
+def _folder_with_features(
+    data: str,
+    network: FeatureNetwork,
+    labels_from: str = "",
+    *,
+    device: str = "auto",
+    keep: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> sources.Dataset:
+    """The pictures of a folder as rows of features, which may be in the file `keep`."""
+    version = list_pictures(Path(data)).fingerprint
+    found = None if keep is None else PictureFeatures.load(keep, network, version)
+    if found is None:
+        found = embed_folder(data, network, device=device, on_progress=on_progress)
+    return sources.Dataset(
+        str(Path(data)),
+        found.x,
+        folder_labels(found.paths) if labels_from == sources.FOLDERS else None,
+        f"all {len(found.x)} pictures",
+        names=found.paths,
+        skipped=found.skipped,
+        folder=Path(data),
+        sketches=found.sketches,
+        version=version,
+    )
+
+
+def _with_features(
+    rows: sources.Dataset,
+    network: FeatureNetwork,
+    *,
+    device: str = "auto",
+    keep: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> sources.Dataset:
+    """Pictures of an array or a built-in data set as rows of features."""
+    if rows.image_shape is None:
+        raise UsageError(
+            f"--features is about pictures, and {rows.name} has none: its numbers are fitted as they are"
+        )
+    version = fingerprint(rows.x)
+    found = None if keep is None else PictureFeatures.load(keep, network, version)
+    if found is None:
+        pixels = as_bytes(rows.x)[1].reshape(-1, *rows.image_shape)
+        found = PictureFeatures(embed(pixels, network, device=device, on_progress=on_progress), sketches(pixels))
+    seen = sources.Pixels(rows.x, rows.image_shape)
+    return replace(rows, x=found.x, image_shape=None, sketches=found.sketches, pixels=seen, version=version)
+
+
+def keep_features(run: Run, network: FeatureNetwork, dataset: sources.Dataset) -> None:
+    """Write features into the run directory: whoever looks at the run again need not compute them."""
+    drawn = dataset.sketches
+    assert drawn is not None
+    found = PictureFeatures(dataset.x, drawn, dataset.names, dataset.skipped)
+    found.save(run.features_path, network, dataset.version)
 
 
 def reading_options(config: RunConfig, data: str) -> dict[str, Any]:
@@ -51,6 +140,15 @@ def reading_options(config: RunConfig, data: str) -> dict[str, Any]:
     if is_folder(data):
         raise UsageError(f"{data} is a folder of pictures, and the run was trained on rows of numbers")
     return {"columns": config.columns, "encoding": config.encoding}
+
+
+def check_labels_from(asked: str, data: str) -> str:
+    """Where labels of pictures are said to come from, if that can be."""
+    if asked != sources.FOLDERS:
+        raise UsageError(f"--labels-from takes {sources.FOLDERS}, not {asked!r}")
+    if not is_folder(data):
+        raise UsageError(f"--labels-from {asked} is for a folder of pictures, which {data} is not")
+    return asked
 
 
 def is_folder(data: str) -> bool:
@@ -66,17 +164,39 @@ def image_shape_of(config: RunConfig) -> tuple[int, int, int] | None:
     return height, width, channels
 
 
-def read_data(data: str, seed: int, image_size: int, options: ColumnOptions | None = None) -> sources.Dataset:
+def read_data(
+    data: str,
+    seed: int,
+    image_size: int,
+    options: ColumnOptions | None = None,
+    *,
+    network: FeatureNetwork | None = None,
+    labels_from: str = "",
+    device: str = "auto",
+) -> sources.Dataset:
     """The data of a new run; reading many pictures takes a while and says so, and so does what is left out."""
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading pictures", total=None, visible=False)
-        dataset = sources.load(
-            data,
-            seed=seed,
-            options=options,
-            image_size=image_size,
-            on_progress=lambda done, total: bar.update(task, completed=done, total=total, visible=True),
-        )
+
+        def tell(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        if network is not None and is_folder(data):
+            dataset = _folder_with_features(data, network, labels_from, device=device, on_progress=tell)
+        else:
+            dataset = sources.load(
+                data,
+                seed=seed,
+                options=options,
+                image_size=image_size,
+                labels_from=labels_from,
+                on_progress=tell,
+            )
+            if network is not None:
+                dataset = _with_features(dataset, network, device=device, on_progress=tell)
+    if network is not None:
+        what = f"{len(dataset.x)} pictures of {data}"
+        console.print(f"{what}, as {dataset.x.shape[1]} features by {network.name} at {network.size} pixels a side")
     if dataset.names and dataset.image_shape:
         height, width, channels = dataset.image_shape
         colour = "grey" if channels == 1 else "colour"
@@ -85,19 +205,44 @@ def read_data(data: str, seed: int, image_size: int, options: ColumnOptions | No
         console.print(f"columns: {dataset.encoding.summary()}")
         for note in dataset.encoding.notes:
             console.print(f"  {note}")
-    tell_skipped(dataset.skipped)
+    if dataset.folder is not None and not labels_from:
+        _tell_ignored(dataset.names)
+    tell_left_out(dataset.skipped)
     return dataset
 
 
-def tell_skipped(skipped: Sequence[tuple[str, str]]) -> None:
-    if skipped:
-        (first, why), n = skipped[0], len(skipped)
-        some = (
-            "1 file could not be read and is left out:"
-            if n == 1
-            else (f"{n} files could not be read and are left out, such as")
-        )
-        console.print(f"{some} {first} ({why})")
+def _tell_ignored(names: Sequence[str]) -> None:
+    """Say that sub-folders count for nothing, where they could be taken for labels."""
+    labels = folder_labels(names)
+    if labels is None:
+        return
+    known = sorted({label for label in labels if label is not None})
+    some = ", ".join(known[:_NAMED]) + (", …" if len(known) > _NAMED else "")
+    console.print(
+        f"{len(known)} sub-folders ({some}) are ignored; --labels-from folders compares clusters with them"
+    )
+
+
+def tell_left_out(files: Sequence[tuple[str, str]]) -> None:
+    """Name files that nothing was done with, and why: all of a few, else the first."""
+    if not files:
+        return
+    n = len(files)
+    console.print("1 file is left out:" if n == 1 else f"{n} files are left out:")
+    for name, why in files[:_NAMED]:
+        console.print(f"  {name} ({why})")
+    if n > _NAMED:
+        console.print(f"  and {n - _NAMED} more")
+
+
+def left_out_in_words(skipped: Sequence[tuple[str, str]]) -> str:
+    """The same in a line: how many there are of each reason, with an example."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in skipped:
+        reasons.setdefault(why, []).append(name)
+    return "; ".join(
+        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {why}" for why, names in reasons.items()
+    )
 
 
 def title_of(source: str) -> str:

@@ -22,7 +22,6 @@ from gedikit.evaluation import (
     constant_images,
     fid_metric,
     gradient_norm,
-    grid_log_normaliser,
     image_statistics,
     interpolated_images,
     knn_probe,
@@ -32,6 +31,7 @@ from gedikit.evaluation import (
     typicality,
 )
 from gedikit.fitted import FittedModel
+from gedikit.report.measured import density_metrics, label_metrics
 from gedikit.runs import Run, is_planned
 from gedikit.training.callbacks import Callback, FitView, Metrics
 from gedikit.views.image_views import scaled
@@ -45,43 +45,12 @@ def headline_metrics(fitted: FittedModel, dataset: sources.Dataset) -> list[Metr
     """Agreement with labels where there are any, and the density where one was learned."""
     metrics = []
     if dataset.y is not None:
-        known = ~pd.isna(dataset.y)
-        if known.any():
-            clusters, by = fitted.labels(dataset.x[known]), fitted.assignment.description
-            metrics += clustering_metrics(dataset.y[known], clusters, dataset.split, labels_by=by)
-            if dataset.name in sources.BUILTIN and fitted.plan.config.data.image_shape:
-                metrics.append(
-                    batch_mean_nmi(dataset.y, clusters, _PAPER_BATCH, dataset.split, seed=0, labels_by=by)
-                )
-    return [*metrics, *_density_metrics(fitted, dataset)]
-
-
-def _density_metrics(fitted: FittedModel, dataset: sources.Dataset) -> list[Metric]:
-    if not fitted.models_density:
-        return []
-    name, normaliser = "log_likelihood", "midpoint rule, 400 cells a side, over the domain"
-    definition = "mean log-likelihood of the rows in nats, in the units of the data"
-    constant = 0.0
-    if dataset.encoding is not None and dataset.encoding.without_likelihood:
-        name, normaliser = "mean_log_density", "none: categories and gaps have no density in units of the table"
-        definition = "mean log-density of the encoded rows: only differences mean something"
-    elif fitted.network.density.normalised:
-        normaliser = "the density is normalised by itself"
-    elif fitted.n_features <= 2:
-        low, high = fitted.bounds()
-        constant = grid_log_normaliser(fitted.log_density, low, high)
-    elif fitted.normalised:
-        normaliser = "importance sampling"
-    else:
-        name, normaliser = "mean_log_density", "unknown"
-        definition = "mean unnormalised log-density of the rows: only differences mean something"
-    protocol = {
-        "definition": definition,
-        "split": dataset.split,
-        "n": len(dataset.x),
-        "normaliser": normaliser,
-    }
-    return [Metric(name, float(fitted.log_density(dataset.x).mean()) - constant, protocol)]
+        clusters = fitted.labels(dataset.x)
+        metrics += label_metrics(fitted, dataset.y, clusters, dataset.split)
+        if metrics and dataset.name in sources.BUILTIN and fitted.plan.config.data.image_shape:
+            by = fitted.assignment.description
+            metrics.append(batch_mean_nmi(dataset.y, clusters, _PAPER_BATCH, dataset.split, seed=0, labels_by=by))
+    return [*metrics, *density_metrics(fitted, dataset.x, dataset.split, dataset.encoding)]
 
 
 def probe_metrics(fitted: FittedModel, train: sources.Dataset, test: sources.Dataset, seed: int) -> list[Metric]:

@@ -1,5 +1,6 @@
 """A folder of pictures of any size and format as one array."""
 
+import hashlib
 import logging
 import os
 import warnings
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gedikit.data.pictures import ENDINGS, Unreadable, is_grey, read_square
+from gedikit.data.pictures import ENDINGS, Unreadable, is_grey, is_picture, read_square, why_left_out
 from gedikit.errors import DataError, UsageError
 
 _BLOCK = 4096
@@ -25,10 +26,38 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class ImageFolder:
+    """Pictures of a folder as one array."""
+
     images: NDArray[np.uint8]  # (n, size, size, 1 or 3)
     paths: tuple[str, ...]  # relative to the folder, with forward slashes, sorted
     skipped: Skipped  # what could not be read, and why
-    labels: NDArray[np.object_] | None = None  # names of the sub-folders; None for pictures outside of them
+
+    @property
+    def labels(self) -> NDArray[np.object_] | None:
+        """Names of the sub-folders, for who takes them for classes."""
+        return folder_labels(self.paths)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files of a folder and below, before any is opened."""
+
+    root: Path
+    files: tuple[tuple[str, Path], ...]  # names and places of pictures, sorted by name
+    skipped: Skipped  # what shows something and is not read, and why
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells whether files were added, removed or written since, without opening them."""
+        digest = hashlib.sha256()
+        for name, path in self.files:
+            try:
+                status = path.stat()
+                known = f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0"
+            except OSError:
+                known = f"{name}\0missing\0"
+            digest.update(known.encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()[:16]
 
 
 def read_folder(
@@ -39,23 +68,24 @@ def read_folder(
     Without `channels`, pictures have one if all of them are grey, else three.
     """
     _check(size, channels)
-    files, skipped = _list(root)
-    read, all_grey = _read(files, size, channels or 3, on_progress)
+    listing = list_pictures(root)
+    read, all_grey = _read(listing.files, size, channels or 3, on_progress)
     images = read.images
     if channels is None and all_grey:
         images = np.ascontiguousarray(images[..., :1])
-    skipped += read.skipped
+    skipped = listing.skipped + read.skipped
     if len(images) < 2:
-        raise DataError(_too_few(root, len(images), skipped))
-    return ImageFolder(images, read.paths, skipped, _labels(read.paths))
+        raise DataError(too_few(root, len(images), skipped))
+    return ImageFolder(images, read.paths, skipped)
 
 
 def folder_blocks(
-    root: Path, *, size: int = 32, channels: int | None = None, block: int = _BLOCK
+    root: Path | Listing, *, size: int = 32, channels: int | None = None, block: int = _BLOCK
 ) -> Iterator[ImageFolder]:
-    """The same pictures some thousand files at a time, without labels; a single one is enough."""
+    """The same pictures `block` files at a time; a single one is enough."""
     _check(size, channels)
-    files, skipped = _list(root)
+    listing = root if isinstance(root, Listing) else list_pictures(root)
+    files, skipped = listing.files, listing.skipped
     if channels is None:
         channels = 1 if _all_grey(files, size) else 3
     held: ImageFolder | None = None  # until it is known whether files without a picture follow
@@ -67,7 +97,7 @@ def folder_blocks(
                 yield held
             held, skipped = replace(read, skipped=skipped), ()
     if held is None:
-        raise DataError(_too_few(root, 0, skipped))
+        raise DataError(too_few(listing.root, 0, skipped))
     yield replace(held, skipped=held.skipped + skipped)
 
 
@@ -78,8 +108,8 @@ def _check(size: int, channels: int | None) -> None:
         raise UsageError(f"image_channels must be 1 or 3, not {channels}")
 
 
-def _list(root: Path) -> tuple[list[tuple[str, Path]], Skipped]:
-    """Names and places of all picture files, sorted by name.
+def list_pictures(root: Path) -> Listing:
+    """All picture files in and under a folder.
 
     Links to folders are followed after everything else, and only where they lead to something new: no picture comes
     twice, and a loop ends where it began.
@@ -111,9 +141,11 @@ def _list(root: Path) -> tuple[list[tuple[str, Path]], Skipped]:
                 elif entry.resolve() not in seen:
                     seen.add(entry.resolve())
                     pending.append(entry)
-            elif entry.suffix.lower() in ENDINGS:
+            elif is_picture(entry.suffix.lower()):
                 files.append((_name(entry, root), entry))
-    return sorted(files), tuple(sorted(skipped))
+            elif (why := why_left_out(entry.suffix.lower())) is not None:
+                skipped.append((_name(entry, root), why))
+    return Listing(root, tuple(sorted(files)), tuple(sorted(skipped)))
 
 
 def _name(path: Path, root: Path) -> str:
@@ -176,13 +208,14 @@ def _all_grey(files: Sequence[tuple[str, Path]], size: int) -> bool:
     return all(is_grey(picture) for _, picture in _pictures(files, size, 3) if not isinstance(picture, Unreadable))
 
 
-def _labels(names: Sequence[str]) -> NDArray[np.object_] | None:
-    """First-level sub-folders, unless they tell nothing apart."""
+def folder_labels(names: Sequence[str]) -> NDArray[np.object_] | None:
+    """First-level sub-folders, None for pictures outside of them; no labels where they tell nothing apart."""
     labels = [name.split("/")[0] if "/" in name else None for name in names]
     return np.array(labels, dtype=object) if len(set(labels) - {None}) > 1 else None
 
 
-def _too_few(root: Path, count: int, skipped: Skipped) -> str:
+def too_few(root: Path, count: int, skipped: Skipped) -> str:
+    """Why a folder cannot be used."""
     found = "only one picture" if count else "no picture"
     if not skipped:
         return f"{root} has {found}: files ending in {', '.join(ENDINGS)} are looked for, in sub-folders too"

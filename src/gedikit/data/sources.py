@@ -8,12 +8,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gedikit.data import toy
+from gedikit.data.duplicates import sketches
 from gedikit.data.files import ENDINGS, file_blocks, read_file
-from gedikit.data.folder import Progress, folder_blocks, read_folder
+from gedikit.data.folder import Progress, folder_blocks, folder_labels, read_folder
 from gedikit.data.official import OFFICIAL, OfficialSet, read_official
 from gedikit.errors import UsageError
 from gedikit.tables import ColumnOptions, TableEncoding
 
+FOLDERS = "folders"  # where labels of pictures may come from
 _TOY_SIZE = 1000
 IMAGE_SIZE = 32  # of pictures from a folder, unless another is asked for
 
@@ -36,6 +38,18 @@ class Dataset:
     skipped: tuple[tuple[str, str], ...] = ()  # files of a folder that could not be read, and why
     encoding: TableEncoding | None = None  # of a table: what its rows stand for
     ids: Any = None  # of the rows of a table: a frame of columns that are passed through
+    folder: Path | None = None  # of pictures: where those with these names are
+    sketches: NDArray[Any] | None = None  # of pictures of a folder: what near-duplicates are found by
+    pixels: "Pixels | None" = None  # where x are features of pictures: these
+    version: str = ""  # of pictures whose features x are: tells whether they have changed since
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Pictures as rows, flattened as (height, width, channels)."""
+
+    rows: NDArray[Any]
+    shape: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -66,13 +80,15 @@ def load(
     encoding: TableEncoding | None = None,
     image_size: int = IMAGE_SIZE,
     image_channels: int | None = None,
+    labels_from: str = "",
     on_progress: Progress | None = None,
 ) -> Dataset:
     """A built-in name, a file of rows (an array or a table), or a folder of pictures.
 
     A table is encoded as a model knows it, by its `encoding` or the names of its `columns`; else as it looks and
-    `options` say. The pictures of a folder become squares of `image_size` pixels a
-    side; without `image_channels` they have one channel if all of them are grey, else three.
+    `options` say. The pictures of a folder become squares of `image_size` pixels a side; without `image_channels`
+    they have one channel if all of them are grey, else three. With `labels_from="folders"` names of sub-folders are
+    their labels.
     """
     if source in BUILTIN:
         return BUILTIN[source].load(split, seed)
@@ -83,11 +99,13 @@ def load(
         return Dataset(
             str(path),
             folder.images.reshape(n, -1),
-            folder.labels,
+            folder_labels(folder.paths) if labels_from == FOLDERS else None,
             f"all {n} pictures",
             image_shape=(height, width, channels),
             names=folder.paths,
             skipped=folder.skipped,
+            folder=path,
+            sketches=sketches(folder.images),
         )
     table = read_file(path, columns, options=options, encoding=encoding)
     return Dataset(

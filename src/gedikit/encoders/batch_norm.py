@@ -1,4 +1,4 @@
-"""Perceptrons with batch normalisation in all layers, as the paper's toy baselines Barlow and SwAV use."""
+"""Perceptrons with batch normalisation in all layers, as the paper's baselines Barlow Twins and SwAV use."""
 
 import math
 from collections.abc import Sequence

@@ -6,9 +6,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gedikit.encoders.batch_norm import NormalisedMLP
 
-def image_projector(width: int, n_outputs: int, generator: torch.Generator) -> nn.Sequential:
-    """The paper's projector for images, of plain layers that a compiler sees through: one hidden layer."""
+
+def image_projector(
+    width: int, n_outputs: int, generator: torch.Generator, *, batch_norm: bool = False
+) -> nn.Module:
+    """The paper's projector for images, of plain layers that a compiler sees through: one hidden layer.
+
+    Its baselines Barlow Twins and SwAV normalise batches in both layers.
+    """
+    if batch_norm:
+        return NormalisedMLP((width, 2 * width, n_outputs), generator)
     layers = [nn.Linear(width, 2 * width), nn.Linear(2 * width, n_outputs)]
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight, gain=math.sqrt(2), generator=generator)

@@ -117,6 +117,9 @@ class ResNet8Encoder(Encoder):
     """The paper's residual network with eight convolutions."""
 
     width: int = setting(128, "channels of its convolutions, and features", above=0)
+    batch_norm: bool = setting(
+        False, "batch normalisation in all layers of the projector, as the paper's baselines have it"
+    )
 
     summary: ClassVar[str] = "a residual network with eight convolutions, for images"
     reference: ClassVar[str] = "Sansone & Manhaeve; Grathwohl et al., 2021"
@@ -128,4 +131,5 @@ class ResNet8Encoder(Encoder):
             raise UsageError("the encoder 'resnet8' is for images: data.shape must say (height, width, channels)")
         encoder = ResNet8(context.image_shape, self.width, context.generator)
         n_outputs = context.n_outputs or self.width
-        return Encoding(encoder, image_projector(self.width, n_outputs, context.generator), n_outputs)
+        projector = image_projector(self.width, n_outputs, context.generator, batch_norm=self.batch_norm)
+        return Encoding(encoder, projector, n_outputs)

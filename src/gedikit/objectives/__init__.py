@@ -13,7 +13,9 @@ from gedikit.objectives.deepcluster import deepcluster
 from gedikit.objectives.infonce import infonce, infonce_optimum
 from gedikit.objectives.instances import similarities
 from gedikit.objectives.invariance import invariance, invariance_optimum
+from gedikit.objectives.known_labels import known_label_loss, known_label_loss_optimum
 from gedikit.objectives.kscl import kscl, kscl_optimum
+from gedikit.objectives.links import link_loss, link_loss_optimum
 from gedikit.objectives.loss import Loss
 from gedikit.objectives.mec import mec, mec_optimum
 from gedikit.objectives.prior import mutual_information, prior, prior_optimum
@@ -44,8 +46,12 @@ __all__ = [
     "infonce_optimum",
     "invariance",
     "invariance_optimum",
+    "known_label_loss",
+    "known_label_loss_optimum",
     "kscl",
     "kscl_optimum",
+    "link_loss",
+    "link_loss_optimum",
     "mec",
     "mec_optimum",
     "mutual_information",

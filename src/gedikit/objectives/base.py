@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gedikit.components import Component, Registry, Tree, setting
+from gedikit.known import Known
+from gedikit.randomness import Randomness
 from gedikit.views.neighbours import Nearest, NeighbourGraph
 
 Memory = Mapping[str, Tensor]
@@ -76,6 +78,13 @@ class Outputs(Protocol):
     def teacher_logits(self, x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m n c"]:
         """Cluster logits by the averaged network, without gradient."""
 
+    @property
+    def generator(self) -> Randomness:
+        """Randomness of the training."""
+
+    def logits(self, x: Float[Tensor, "*p n d"]) -> Float[Tensor, "*m n c"]:
+        """Cluster logits of any points, by a pass of their own."""
+
     def module(self, name: str) -> nn.Module:
         """The module that the objective of this name brought into the network."""
 
@@ -110,8 +119,11 @@ class TrainingData:
     device: torch.device
     graph: Callable[[], NeighbourGraph]  # of all rows; built when it is first asked for
     nearest: Nearest
+    points: Callable[[Int[Tensor, " k"]], Float[Tensor, "k d"]]  # scaled rows by their numbers, on the host
     examples: Examples | None = None
     partition: Callable[[], Int64[np.ndarray, " n"]] | None = None  # to start from, groups by falling size
+    known: Known | None = None  # of some rows
+    images: bool = False
 
 
 class Training(Protocol):
@@ -169,6 +181,7 @@ class Objective(Component):
     min_rows: ClassVar[int] = 1  # of a batch
     capturable: ClassVar[bool] = True  # False where it waits for the device, as some factorisations do
     needs_examples: ClassVar[bool] = False  # of a constraint
+    needs_labels: ClassVar[bool] = False  # of some rows
     standalone: ClassVar[bool] = True  # whether it is a method by itself
     title: ClassVar[str] = ""  # of its curve in the report; its name if empty
     caption: ClassVar[str] = "What the method minimises."

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.components import setting
+from gedikit.guidance import guided
 from gedikit.objectives import batch
 from gedikit.objectives.base import (
     PAPER,
@@ -50,7 +51,8 @@ def pseudo_label_loss(log_p: Float[Tensor, "*m n c"], targets: Float[Tensor, "*m
 class PseudoLabels(Objective):
     """Cross-entropy to a partition found before the training, named by the constraint if there is one.
 
-    For rows of numbers the partition is the plan's start, for images the spectral clusters of the neighbour graph.
+    For rows of numbers the partition is the plan's start, and so it is for images where that is clear (`started`);
+    for other images it is the spectral clusters of the neighbour graph.
     """
 
     weight: float = setting(25.0, "weight in the sum that is minimised", at_least=0)
@@ -61,6 +63,7 @@ class PseudoLabels(Objective):
         at_least=0,
         at_most=1,
     )
+    started: bool = setting(False, "of images too, the partition is the one that the plan starts from")
     _targets: Float[Tensor, "n c"] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     summary: ClassVar[str] = "cross-entropy to a partition of the neighbour graph, at the beginning"
@@ -79,10 +82,14 @@ class PseudoLabels(Objective):
         return int(self.symmetric)
 
     def bind(self, data: TrainingData) -> Self:
+        partition = None if data.images and not self.started else data.partition
         if data.examples is not None:
             targets = labels_by_constraint(data.nearest, data.examples, data.n_rows, data.seed, data.device)
-        elif data.partition is not None:
-            targets = labels_by_partition(data.partition(), data.prior, data.device)
+        elif data.known is not None and data.known.labels is not None:  # groups have the names of labels already
+            groups = _guided_partition(data) if partition is None else partition()
+            targets = one_hot(groups, len(data.prior), data.device)
+        elif partition is not None:
+            targets = labels_by_partition(partition(), data.prior, data.device)
         else:
             targets = labels_by_clusters(data.graph(), data.prior, data.seed, data.device)
         return replace(self, _targets=targets)
@@ -107,7 +114,19 @@ def labels_by_partition(
 ) -> Float[Tensor, "n c"]:
     """Each row in its group; the larger groups, which come first, get the more probable labels."""
     label = np.argsort(-prior, kind="stable")
-    return torch.nn.functional.one_hot(torch.from_numpy(label[groups]), len(prior)).float().to(device)
+    return one_hot(label[groups], len(prior), device)
+
+
+def one_hot(labels: Int64[np.ndarray, " n"], n_clusters: int, device: torch.device) -> Float[Tensor, "n c"]:
+    return torch.nn.functional.one_hot(torch.from_numpy(labels), n_clusters).float().to(device)
+
+
+def _guided_partition(data: TrainingData) -> Int64[np.ndarray, " n"]:
+    """Clusters of the neighbour graph and what known labels make of it, where no partition was looked for."""
+    assert data.known is not None
+    graph, n_clusters = data.graph(), len(data.prior)
+    clusters = graph.clusters(n_clusters, data.seed)
+    return guided(graph, [clusters] if clusters.min() >= 0 else [], data.known, n_clusters)
 
 
 def labels_by_clusters(

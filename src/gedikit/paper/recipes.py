@@ -102,6 +102,7 @@ WORKING: Mapping[str, str] = MappingProxyType(
         "svhn": "writing",
     }
 )
+BATCH_NORMALISED = ("barlow-twins", "swav")
 ON_IMAGES = ("gedi", "gedi-no-gen", "jem", "barlow-twins", "swav", "gedi-nesy")
 
 
@@ -122,8 +123,9 @@ def _register() -> None:
     for name, changes in TOY.items():
         _add(name, PRINTED, merge(_TOY, changes), "synthetic data")
     for name in ON_IMAGES:
+        own = _NORMALISED if name in BATCH_NORMALISED else {}
         for data, recipe in IMAGES.items():
-            _add(name, f"{PRINTED}-{data}", recipe, data)
+            _add(name, f"{PRINTED}-{data}", merge(recipe, own), data)
 
 
 def _add(name: str, suffix: str, recipe: Tree, about: str) -> None:

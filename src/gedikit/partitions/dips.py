@@ -80,9 +80,9 @@ def deepest_dip(weights: sparse.csr_matrix, least: int) -> Dip:
         side[main] = inner.side
         return Dip(inner.depth, inner.ratio, side)
     best = Dip(0.0, 1.0, None)
-    for direction in _slow_directions(weights).T:
+    for direction in slow_directions(weights).T:
         order = np.argsort(direction, kind="stable")
-        crossing = _crossing(weights, order)
+        crossing = crossing_weight(weights, order)
         smooth = np.convolve(crossing, np.full(least, 1 / least), mode="same")
         hill = np.minimum(np.maximum.accumulate(smooth), np.maximum.accumulate(smooth[::-1])[::-1])
         depth = 2 * (np.sqrt(hill) - np.sqrt(crossing))
@@ -96,7 +96,7 @@ def deepest_dip(weights: sparse.csr_matrix, least: int) -> Dip:
     return best
 
 
-def _slow_directions(weights: sparse.csr_matrix) -> NDArray[np.float64]:
+def slow_directions(weights: sparse.csr_matrix) -> NDArray[np.float64]:
     """Eigenvectors of the random walk with the largest eigenvalues below 1."""
     n = weights.shape[0]
     degree = np.asarray(weights.sum(1)).ravel()
@@ -117,7 +117,7 @@ def _slow_directions(weights: sparse.csr_matrix) -> NDArray[np.float64]:
     return slow
 
 
-def _crossing(weights: sparse.csr_matrix, order: NDArray[np.int64]) -> NDArray[np.float64]:
+def crossing_weight(weights: sparse.csr_matrix, order: NDArray[np.int64]) -> NDArray[np.float64]:
     """The weight between the first 1, 2, … nodes of an order and the rest."""
     n = len(order)
     place = np.empty(n, dtype=np.int64)

@@ -61,9 +61,11 @@ def plotted_rows(n: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(0).choice(n, _MAX_PLOTTED, replace=False))
 
 
-def on_grid(fitted: FittedModel, n: int) -> tuple[NDArray[np.float64], ...]:
+def on_grid(
+    fitted: FittedModel, n: int, limits: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+) -> tuple[NDArray[np.float64], ...]:
     """Over a two-dimensional domain: x and y of the grid lines, scores [y, x, cluster], log-density [y, x]."""
-    low, high = fitted.bounds()
+    low, high = limits or fitted.bounds()
     xs, ys = (np.linspace(low[i], high[i], n) for i in (0, 1))
     points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
     scores, density = (torch.cat(parts).double().cpu() for parts in zip(*fitted.evaluate(points), strict=True))

@@ -2,8 +2,14 @@
 
 from typing import Any
 
+import numpy as np
+
 from gedikit.diagnosis import UNCERTAIN
-from gedikit.report import galleries, sections, tables
+from gedikit.report import galleries, records, sections, tables
+from gedikit.report.albums import Album
+from gedikit.report.charts import Drawing
+from gedikit.report.concerns import concern_pictures
+from gedikit.report.evidence import evidence
 from gedikit.report.findings import Findings, find, groups_in_words, plotted_rows
 from gedikit.report.inputs import ReportData
 from gedikit.report.mosaics import Darkroom
@@ -16,7 +22,7 @@ _MILD = (UNCERTAIN, "unused clusters", "label inconsistency")
 
 
 def render(data: ReportData) -> str:
-    """The page as HTML; nothing in it points outside the file."""
+    """The page as HTML; it needs nothing outside the file, and links to the pictures of a folder."""
     found = find(data.fitted, data.predictions)
     return page_template("gedikit.report").render(**_summary(data, found), **_body(data, found))
 
@@ -25,7 +31,7 @@ def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
     has_density = data.fitted.models_density
     return {
         "title": data.title,
-        "in_words": groups_in_words(found.sizes, "pictures" if data.image_shape is not None else "rows"),
+        "in_words": groups_in_words(np.array(data.profiles.sizes), "pictures" if data.of_pictures else "rows"),
         "method": data.fitted.method,
         "has_density": has_density,
         "n_skipped": len(data.skipped),
@@ -43,23 +49,33 @@ def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
 
 
 def _body(data: ReportData, found: Findings) -> dict[str, Any]:
-    if data.image_shape is not None:
-        darkroom = Darkroom.of(data.x[plotted_rows(len(data.x))], data.image_shape)
+    if data.of_pictures:
+        shape = data.shown_shape
+        darkroom = None if shape is None else Darkroom.of(data.images[plotted_rows(len(data.x))], shape)
+        album = None if data.folder is None else Album(data.folder, data.names)
         return {
             "kind": "images",
             "n_clusters": data.fitted.n_clusters,
-            "galleries": galleries.galleries(data, found, darkroom),
-            "suspects": galleries.suspects(data, found, darkroom),
+            "galleries": galleries.galleries(data, found, darkroom, album),
+            "suspects": galleries.suspects(data, found, darkroom, album),
+            "n_copies": len(data.duplicates),
+            "copies": [] if album is None else galleries.copies(data, found, album),
+            "generated": data.image_shape is not None and data.fitted.models_density,
             "named": bool(data.names),
+            "linked": album is not None,
         }
-    strangest = tables.strangest(data, found)
-    if data.fitted.n_features == 2:
-        return {"kind": "plane", "pictures": sections.plane_pictures(data, found), "strangest": strangest}
+    drawing = Drawing(data.fitted, data.table, data.x, found)
     return {
         "kind": "table",
-        "pictures": sections.table_pictures(data, found),
-        "means": tables.cluster_means(data, found),
-        "strangest": strangest,
+        "some_rows": data.of_rows is not None,
+        "pictures": sections.cluster_pictures(data, drawing),
+        "concerns": concern_pictures(data, drawing),
+        "cards": records.group_cards(data.profiles),
+        "profiles": records.profile_table(data.profiles),
+        "evidence": evidence(data, drawing),
+        "strangest": records.strangest(data, found),
+        "density": sections.density_pictures(drawing),
+        "generated": records.generated(data),
     }
 
 

@@ -30,6 +30,11 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=_DPI, facecolor="white", layout="constrained")
 
 
+def axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes that are given, or those of a new figure; quiet ones either way."""
+    return quiet(new_figure(width, height).add_subplot() if ax is None else ax)
+
+
 def quiet(ax: Axes) -> Axes:
     """Axes that stay in the background."""
     ax.spines[["top", "right"]].set_visible(False)
@@ -48,11 +53,34 @@ def label_axes(ax: Axes, names: Sequence[str]) -> None:
         ax.set_ylabel(names[1], parse_math=False)
 
 
-def png_uri(figure: Figure) -> str:
-    return data_uri(png(figure))
+def note(ax: Axes, text: str) -> None:
+    """A remark above the axes."""
+    ax.annotate(
+        text,
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(2, 4),
+        textcoords="offset points",
+        va="bottom",
+        fontsize=8,
+        color=MUTED,
+    )
 
 
-def png(figure: Figure) -> bytes:
+def note_beyond(ax: Axes, n: int, mark: str = "") -> None:
+    """Say how many rows are not where they are drawn, and what marks them."""
+    if n:
+        note(ax, f"{mark}{n:,} row{' lies' if n == 1 else 's lie'} beyond the edge")
+
+
+def png_uri(ax: Axes) -> str:
+    return data_uri(png(ax))
+
+
+def png(drawn: Figure | Axes) -> bytes:
+    """A figure, or the one that axes are part of."""
+    figure = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
+    assert figure is not None
     buffer = BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()

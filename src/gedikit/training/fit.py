@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -19,8 +19,10 @@ from gedikit.assignment import Assignment, needs_features
 from gedikit.building import build_network, precision
 from gedikit.config import Execution
 from gedikit.densities.base import GENERATIVE
-from gedikit.encoders import calibrate, standardise
+from gedikit.encoders import calibrate, is_batch_normalised, standardise
 from gedikit.fitted import FittedModel, density_quantiles
+from gedikit.groups import Rivals
+from gedikit.known import Known
 from gedikit.modalities import PreparedData
 from gedikit.model import EnergyClassifier
 from gedikit.objectives import Objective, prior_optimum
@@ -31,8 +33,9 @@ from gedikit.samplers import SamplerContext, Source
 from gedikit.starts import Start, Starts
 from gedikit.training.callbacks import Callback, Callbacks, FitView
 from gedikit.training.devices import resolve_device, threads, tuned_convolutions
-from gedikit.training.evidence import agreement_of_views, evidence_of_start
+from gedikit.training.evidence import agreement_of_views, evidence_of_start, gain_over_gaussian
 from gedikit.training.health import HealthMonitor
+from gedikit.training.islands import look_at_islands
 from gedikit.training.loop import History, train
 from gedikit.training.out_of_memory import out_of_memory
 from gedikit.training.rows import of_all_rows
@@ -50,6 +53,7 @@ _KEPT_REFERENCE = 512
 _STANDARD_ROWS = 256
 _HELD_OUT = 0.15  # share of the rows by which a density that may overfit is checked
 _HELD_OUT_ROWS = 1000
+_RESOLUTION = 32  # weights of rows are whole numbers of 1/32 of their mean, where they are not whole themselves
 
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -71,6 +75,7 @@ def fit(
     encoder: nn.Module | None = None,
     rules: Rules | None = None,
     starts: Starts | None = None,
+    known: Known | None = None,
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
     history: History | None = None,
@@ -78,9 +83,10 @@ def fit(
     """Compute a plan on the rows of x (finite numbers); goes on from `checkpoint` and `history` if given.
 
     `encoder` is the module of a user for the encoder "user"; it is not changed, a copy is. `rules` are what the
-    objective "constraint" learns from: rows that no example names are not trained on.
+    objective "constraint" learns from: rows that no example names are not trained on. `known` is what is known of
+    single rows; all of them have a weight above 0.
     """
-    ready = prepare(plan, x, execution=execution, encoder=encoder, rules=rules, starts=starts)
+    ready = prepare(plan, x, execution=execution, encoder=encoder, rules=rules, starts=starts, known=known)
     state = ready.new_state()
     if checkpoint is not None:
         state.restore(*checkpoint)
@@ -109,6 +115,7 @@ class Setup:
     data: PreparedData
     views: Views
     reference: Float[Tensor, "r d"]
+    reference_rows: NDArray[np.int64]  # which rows these are
     held_out: Float[Tensor, "h d"]  # rows that the density was not trained on
     network: EnergyClassifier
     source: Source | None
@@ -154,7 +161,7 @@ class Setup:
         network, sampler = state.average, self.plan.config.sampler
         network.compute_in(torch.float32)
         if network.batch_normalised:
-            calibrate(network, self.views.points(0, len(self.x)))
+            self._calibrate(network)
         log_gamma: float | None = 0.0 if network.density.normalised else None
         calibration = torch.Generator(self.device).manual_seed(self.plan.seed)
         measured = network.density.calibrate(network, self.held_out.to(self.device), calibration)
@@ -189,6 +196,7 @@ class Setup:
                 **({"density": measured} if measured else {}),
                 "fingerprint": fingerprint(self.x),
                 **({} if self.rules is None else {"values": self.rules.values}),
+                **({} if self.start is None else {"rivals": Rivals.of(self.start, self.reference_rows).tree()}),
                 "versions": {
                     "gedikit": __version__,
                     "torch": torch.__version__,
@@ -203,8 +211,17 @@ class Setup:
         if fitted.outliers is None:
             strange = fitted.outlier_score_of(predictions.log_density)
             predictions = dataclasses.replace(predictions, outlier_score=strange)
-        fitted.training_predictions = predictions
+        fitted.training_rows, fitted.training_predictions = self.x, predictions
         return fitted
+
+    def _calibrate(self, network: EnergyClassifier) -> None:
+        """Give batch normalisations the statistics of all rows; an encoder without any sees blocks of them."""
+        if is_batch_normalised(network.encoder):
+            calibrate(network, self.views.points(0, len(self.x)))
+            return
+        with torch.no_grad():
+            features = of_all_rows(network.features, self.views)
+        calibrate(network.projector, features)
 
     def _evidence(self, fitted: FittedModel) -> dict[str, float]:
         """What a verdict needs and the fitted model alone could not say."""
@@ -212,7 +229,27 @@ class Setup:
             name: agreement_of_views(fitted.network, fitted.assignment, self.views, progress, self.plan.seed)
             for name, progress in (("agreement_of_long_walks", 0.0), ("agreement_of_views", 1.0))
         }
-        return found if self.start is None else found | evidence_of_start(self.start, fitted.training_labels)
+        if self.plan.agreement is not None:
+            found["start_agreement"] = self.plan.agreement
+        if self.start is not None:
+            found |= evidence_of_start(self.start, fitted.training_labels)
+        if not self.data.image_shape:
+            islands = look_at_islands(self.data.all_rows().numpy(), fitted.training_labels, self.plan.seed)
+            fitted.info["concerns"] = [concern.tree() for concern in islands.concerns]
+            found |= islands.numbers()
+        return found | self._gain(fitted)
+
+    def _gain(self, fitted: FittedModel) -> dict[str, float]:
+        """What a normalised density of numbers is worth, by rows it was not trained on where there are any."""
+        if not fitted.normalised or self.data.image_shape or not self.plan.models_density:
+            return {}
+        rows = self.held_out if len(self.held_out) else self.reference
+        density = self.plan.config.density
+        sigma = None if density is None else density.level(self.data.bandwidth)
+        scaled = torch.from_numpy(fitted.log_density(self.data.scaler.inverse(rows.cpu().numpy())))
+        log_density = scaled - self.data.scaler.log_jacobian  # in scaled units, as the Gaussian is
+        trained = self.data.all_rows()[~self.step.held_out.cpu()]
+        return gain_over_gaussian(log_density, rows, trained, sigma or 0.0) if len(trained) > 1 else {}
 
     def _outliers(self) -> OutlierModel | None:
         """What tells strange rows of many columns; of few, and of images, their log-density does it better."""
@@ -221,7 +258,8 @@ class Setup:
             return None
         generator = torch.Generator().manual_seed(self.plan.seed)
         one_unit = len(np.unique(self.data.scaler.scale)) == 1
-        return OutlierModel.fit(self.data.all_rows(), generator, one_unit=one_unit)
+        codes = getattr(self.plan.config.data, "codes", ())
+        return OutlierModel.fit(self.data.all_rows(), generator, one_unit=one_unit, codes=codes)
 
     def _assignment(self, network: EnergyClassifier) -> Assignment:
         rule = self.plan.config.head.labels
@@ -242,6 +280,7 @@ def prepare(
     encoder: nn.Module | None = None,
     rules: Rules | None = None,
     starts: Starts | None = None,
+    known: Known | None = None,
 ) -> Setup:
     """Look at the data and build everything that does not change during training."""
     execution = execution or Execution()
@@ -262,6 +301,8 @@ def prepare(
         return c.similarity.graph(alike, setup)
 
     examples = None if rules is None else rules.examples
+    if known is not None and rules is None:
+        examples = known.drawn_from(1 if data.image_shape else _RESOLUTION, seed)
     views = c.views.prepare(
         ViewsContext(
             data.all_rows,
@@ -282,11 +323,25 @@ def prepare(
     @cache
     def start() -> Start:
         shares = None if plan.shares == AUTO else plan.prior
-        looked_at = starts or Starts(x, seed, getattr(c.data, "codes", ()))
-        return looked_at.find(plan.n_clusters, getattr(c.data, "scaling", AUTO), shares)
+        looked_at = starts or Starts(x, seed, getattr(c.data, "codes", ()), known)
+        if data.image_shape:
+            return looked_at.of_images(data.image_shape, plan.data.border).find(plan.n_clusters, shares)
+        return _with_its_number(looked_at, plan, shares)
 
-    partition = None if c.data.image_shape or rules is not None else lambda: start().labels
-    training_data = TrainingData(len(x), prior, seed, where, graph, nearest, rules, partition)
+    partition = None if rules is not None else lambda: start().labels
+    training_data = TrainingData(
+        len(x),
+        prior,
+        seed,
+        where,
+        graph,
+        nearest,
+        data.rows,
+        rules,
+        partition,
+        None if rules else known,
+        bool(data.image_shape),
+    )
     objectives = {name: objective.bind(training_data) for name, objective in c.objectives.items()}
 
     references = held_out = torch.empty(0, x.shape[1])
@@ -296,8 +351,8 @@ def prepare(
         if c.density.noised:
             n_held_out = max(1, min(_HELD_OUT_ROWS, round(_HELD_OUT * len(x))))
             is_held_out[order[:n_held_out]] = True
-            held_out, order = data.rows(order[:n_held_out]), order[n_held_out:]
-        references = data.rows(order[: c.density.n_references])
+            held_out, order = data.rows(_counted(known, order[:n_held_out], n_held_out, seed)), order[n_held_out:]
+        references = data.rows(_counted(known, order, min(len(order), c.density.n_references), seed))
     network = build_network(plan, x.shape[1], data.bandwidth, setup, references, held_out, copy.deepcopy(encoder))
     if c.encoder.standardised and isinstance(network.projector, nn.Sequential):
         some = data.rows(torch.randperm(len(x), generator=setup)[:_STANDARD_ROWS])
@@ -312,7 +367,38 @@ def prepare(
     sizes = Sizes(c.optimiser.batch_size, network.centers.shape[0], log_prior)
     optima = known_optima(plan, objectives, sizes)
     begun = start() if start.cache_info().currsize else None  # an objective asked for it
-    return Setup(plan, execution, x, data, views, reference, held_out, network, source, step, optima, rules, begun)
+    return Setup(
+        plan,
+        execution,
+        x,
+        data,
+        views,
+        reference,
+        some.numpy(),
+        held_out,
+        network,
+        source,
+        step,
+        optima,
+        rules,
+        begun,
+    )
+
+
+def _counted(known: Known | None, rows: Int64[Tensor, " k"], total: int, seed: int) -> Int64[Tensor, " t"]:
+    """The first of the rows, `total` of them, or all of them as often as they count."""
+    if known is None or known.weights is None:
+        return rows[:total]
+    return torch.from_numpy(known.repeated(rows.numpy(), total, seed))
+
+
+def _with_its_number(starts: Starts, plan: Plan, shares: tuple[float, ...] | None) -> Start:
+    """The start of rows of numbers, also of a resumed fit with the evidence for a number that was looked for."""
+    scaling = getattr(plan.config.data, "scaling", AUTO)
+    found = starts.find(plan.n_clusters, scaling, shares)
+    if found.number is None and any(decision.what == "n_clusters" for decision in plan.decisions):
+        found = replace(found, number=starts.find(None, scaling).number)
+    return found
 
 
 def weights_of(plan: Plan) -> dict[str, float | Tensor]:

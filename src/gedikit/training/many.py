@@ -69,10 +69,11 @@ def check_alike(tasks: Sequence[Task]) -> None:
         raise UsageError(
             f"the weights of the density {density.name!r} cannot be stacked: fit {first.plan.method!r} one by one"
         )
-    if any(objective.join(()) is not None for objective in first.plan.config.objectives.values()):
+    own = [name for name, objective in first.plan.config.objectives.items() if objective.join(()) is not None]
+    if own:
         raise UsageError(
-            "pseudo-labels give every model targets of its own: fit models one by one, or set "
-            "objectives.pseudo-labels.share to 0"
+            f"{own[0]} give every model targets of its own: fit models one by one, or leave it out (known labels "
+            "and links are for single fits; objectives.pseudo-labels.share=0 starts without a partition)"
         )
     ours = _without_weights(first.plan)
     for task in tasks[1:]:

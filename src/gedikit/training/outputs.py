@@ -118,6 +118,10 @@ class BatchOutputs:
         with torch.no_grad():
             return self._state.average.logits(x)
 
+    def logits(self, x: Float[Tensor, "*p n d"]) -> Float[Tensor, "*m n c"]:
+        """Of points that models side by side share, or that each has of its own."""
+        return self._network.logits(x.expand(*self._state.members, *x.shape[-2:]))
+
     def module(self, name: str) -> nn.Module:
         return self._network.heads[name]
 

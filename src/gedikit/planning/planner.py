@@ -1,167 +1,47 @@
-"""The plan of a fit: everything decided once, from the data and what was asked, with a reason for each decision.
-
-Nothing here depends on the name of a data set or on the hardware: an array of the same shape and type has the same
-plan wherever it comes from and wherever it is fitted.
-"""
+"""Every decision about a fit, from the kind of data down to single settings."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gedikit.components import Component, Tree, expand, merge
+from gedikit.components import Component, Tree, merge
 from gedikit.components.component import public_fields, unknown
-from gedikit.config import EXECUTION, NONE, OBJECTIVES, REGISTRIES, Config, Optimiser, check_sections
+from gedikit.config import NONE, OBJECTIVES, REGISTRIES, Config, Optimiser
 from gedikit.densities import densities
 from gedikit.densities.base import GENERATIVE
 from gedikit.encoders import encoders
-from gedikit.errors import DataError, UsageError
+from gedikit.errors import UsageError
 from gedikit.methods import Method, methods
 from gedikit.modalities.image import Image, check_image_shape
 from gedikit.objectives import objectives
 from gedikit.objectives.base import Stage
+from gedikit.planning.defaults import (
+    FAINT,
+    IMAGE_DENSITY,
+    IMAGES,
+    MIRRORED,
+    SAFE,
+    SAFE_COLOURS,
+    SIZES,
+    STARTED,
+    STARTED_BY_IMAGES,
+    STARTED_FEW,
+    STARTED_IMAGES,
+    STARTED_MANY,
+    VECTORS,
+)
+from gedikit.planning.groups import GroupDecisions
+from gedikit.planning.plans import ASKED, AUTO, BUDGETS, PRIORS, UNIFORM, Asked, Plan
 from gedikit.profile import DataProfile
 from gedikit.samplers import samplers
-from gedikit.starts import Starts
+from gedikit.starts import ImageStart, Starts
 from gedikit.views import views
 from gedikit.views.image_views import batches_per_epoch
 from gedikit.views.purposes import PURPOSES
 
-BUDGETS = ("quick", "default", "best")
-AUTO = "auto"
-UNIFORM, GIVEN = "uniform", "given"
-PRIORS = (AUTO, UNIFORM)
-ASKED = "asked for"
 SMALLEST_SIDE = 16  # smaller images are treated as vectors: a perceptron on neighbours does better, and faster
 # beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
 MAX_IMPORTANCE_FEATURES = 3
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What was decided, and why."""
-
-    what: str
-    choice: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a user asked for; everything else is for the plan to decide."""
-
-    n_clusters: int | None = None  # None: as many as the data has
-    method: str = "gedi"
-    prior: Sequence[float] | NDArray[Any] | str = AUTO  # shares of the clusters, or a word of PRIORS
-    views: str = AUTO
-    budget: str = "default"
-    seed: int = 0
-    config: Mapping[str, Any] = field(default_factory=dict)
-    user_encoder: bool = False
-    examples: "ExamplesProfile | None" = None
-
-
-@dataclass(frozen=True)
-class ExamplesProfile:
-    """What a plan takes from the examples of a constraint."""
-
-    n_rows: int  # of all examples together
-    n_variables: int
-    prior: tuple[float, ...]  # how often the constraint lets each value occur
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A fit before it is computed."""
-
-    method: str
-    n_clusters: int
-    prior: tuple[float, ...]
-    seed: int
-    budget: str
-    stages: tuple[Stage, ...]
-    config: Config
-    decisions: tuple[Decision, ...]
-    data: DataProfile
-    labels: str = "posterior"  # how the method itself reads clusters off
-    unit_length: bool = False
-    shares: str = GIVEN  # where the prior is from: the data (auto), uniform, or given
-
-    @property
-    def terms(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(term for stage in self.stages for term in stage.terms))
-
-    @property
-    def models_density(self) -> bool:
-        return GENERATIVE in self.terms
-
-    @property
-    def trains_posterior(self) -> bool:
-        return self.labels == "posterior"
-
-    def terms_at(self, progress: float) -> tuple[str, ...]:
-        return next(stage.terms for stage in self.stages if progress < stage.until or stage.until == 1)
-
-    def tree(self) -> Tree:
-        """The plan as plain values, as TOML and JSON hold them."""
-        return {
-            "method": self.method,
-            "n_clusters": self.n_clusters,
-            "prior": list(self.prior),
-            "seed": self.seed,
-            "budget": self.budget,
-            "labels": self.labels,
-            "unit_length": self.unit_length,
-            "shares": self.shares,
-            "data": self.data.tree(),
-            "stages": [{"until": stage.until, "terms": list(stage.terms)} for stage in self.stages],
-            "config": self.config.tree(),
-            "needs": self.config.needs(),
-            "decisions": [dataclasses.asdict(decision) for decision in self.decisions],
-        }
-
-    @classmethod
-    def from_tree(cls, tree: Mapping[str, Any]) -> "Plan":
-        """What `tree` returned; a part that is not there is a KeyError."""
-        missing = [section for section in REGISTRIES if section not in tree["config"]]
-        if missing:
-            raise KeyError(missing[0])
-        return cls(
-            tree["method"],
-            tree["n_clusters"],
-            tuple(tree["prior"]),
-            tree["seed"],
-            tree["budget"],
-            tuple(Stage(stage["until"], tuple(stage["terms"])) for stage in tree["stages"]),
-            Config.from_tree(tree["config"], tree.get("needs", {})),
-            tuple(Decision(**decision) for decision in tree.get("decisions", ())),
-            DataProfile.from_tree(tree["data"]),
-            tree["labels"],
-            tree["unit_length"],
-            tree.get("shares", GIVEN),
-        )
-
-    def replaced(self, **sections: Any) -> "Plan":
-        """The plan with other components in some sections."""
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, **sections))
-
-    def cost(self) -> float:
-        """Work of the fit relative to other plans for the same data: iterations × passes × size of the network."""
-        c = self.config
-        steps = getattr(c.sampler, "steps", 0) if self.models_density else 0
-        samples = c.sampler.samples if c.sampler is not None and self.models_density else 0
-        size = getattr(c.encoder, "width", 64) ** 2
-        return float(c.optimiser.iterations * (6 * c.optimiser.batch_size + (3 + 2 * steps) * samples) * size)
-
-
-def split_execution(config: Mapping[str, Any] | None) -> tuple[Tree, Tree]:
-    """What a user set about the fit, and about how it is computed."""
-    tree = expand(config or {})
-    check_sections(tree, execution=True)
-    return {k: v for k, v in tree.items() if k != EXECUTION}, dict(tree.get(EXECUTION, {}))
 
 
 def plan(data: DataProfile, asked: Asked, starts: Starts | None = None) -> Plan:
@@ -169,14 +49,8 @@ def plan(data: DataProfile, asked: Asked, starts: Starts | None = None) -> Plan:
     return _Planner(data, asked, starts).plan()
 
 
-class _Planner:
+class _Planner(GroupDecisions):
     """Decides from the kind of data down to single settings; what a user set comes last and wins."""
-
-    def __init__(self, data: DataProfile, asked: Asked, starts: Starts | None):
-        self.data, self.asked, self.starts = data, asked, starts
-        self.method = methods[asked.method]
-        self.changes, _ = split_execution(asked.config)
-        self.decisions: list[Decision] = []
 
     def plan(self) -> Plan:
         asked, method = self.asked, self.method
@@ -185,11 +59,12 @@ class _Planner:
         n_clusters, prior, shares = self._groups(image_shape)
         tree = self._components(image_shape)
         if method.recipe is None:
-            started = shares != UNIFORM and not image_shape and asked.examples is None and self._aligns()
-            size, chosen = self._size(image_shape, started), self._views(image_shape)
+            begun = self._begun(image_shape, n_clusters, prior, shares)
+            started = begun is not None or (shares != UNIFORM and not image_shape and self._can_start())
+            size, chosen = self._size(image_shape, started), self._views(image_shape, begun)
             decided = [chosen, size]  # in this order: what is chosen is then sized
             if started:
-                decided.append(self._started())
+                decided.append(self._started(begun))
         else:
             self._decide("recipe", method.name, "a published recipe fixes all its settings")
             decided = [method.recipe]
@@ -198,6 +73,7 @@ class _Planner:
         tree = merge(tree, self.changes)
         self._refuse_unused(tree)
         _refuse_without_noise(tree)
+        tree = self._known(tree)
         stages = self._stages(tree[OBJECTIVES])
         terms = dict.fromkeys(term for stage in stages for term in stage.terms if term != GENERATIVE)
         tree[OBJECTIVES] = {name: tree[OBJECTIVES].get(name, {}) for name in terms}
@@ -216,18 +92,8 @@ class _Planner:
             method.labels,
             method.unit_length,
             shares,
+            self.agreement,
         )
-
-    def _given(self, section: str, name: str) -> Any:
-        """What the user set, if anything."""
-        return self.changes.get(section, {}).get(name)
-
-    def _decide(self, what: str, choice: object, reason: str) -> None:
-        """Note a decision; where the user named the component, it was theirs."""
-        named = self._given(what, "name")
-        if named is not None:
-            choice, reason = named, ASKED
-        self.decisions.append(Decision(what, str(choice), reason))
 
     def _image_shape(self) -> tuple[int, ...]:
         """(height, width, channels) of rows that are treated as images, else ()."""
@@ -268,9 +134,9 @@ class _Planner:
         if self.asked.user_encoder:
             tree["encoder"] = {"name": "user"}
         if not image_shape:
-            return merge(_VECTORS, tree)
-        tree = merge(merge(_IMAGES, {"data": {"shape": image_shape}}), tree)
-        return merge(tree, _of_components_in(tree, {"density": _IMAGE_DENSITY}))
+            return merge(VECTORS, tree)
+        tree = merge(merge(IMAGES, {"data": {"shape": image_shape}}), tree)
+        return merge(tree, _of_components_in(tree, {"density": IMAGE_DENSITY}))
 
     def _density(self, image_shape: tuple[int, ...]) -> str:
         own, given = self.method.density, self._given("density", "name")
@@ -292,7 +158,7 @@ class _Planner:
             return False
         if self.asked.user_encoder or self.method.recipe is not None or "sampler" in self.changes:
             return False
-        encoder = self._given("encoder", "name") or _VECTORS["encoder"]["name"]
+        encoder = self._given("encoder", "name") or VECTORS["encoder"]["name"]
         of_another = set(self.changes.get("density", {})) - set(_settings(densities.get("multi-noise-energy")))
         return encoders.get(encoder).takes_noise and not of_another
 
@@ -318,24 +184,30 @@ class _Planner:
             reason = f"the {budget} budget of vectors"
             if started:
                 few = self.data.n_features <= MAX_IMPORTANCE_FEATURES
-                iterations = round(iterations * (_STARTED_FEW if few else _STARTED_MANY))
+                iterations = round(iterations * (STARTED_FEW if few else STARTED_MANY))
                 reason = f"{reason}, with a partition to start from"
+            elif self.faint:
+                iterations = round(iterations * FAINT)
+                reason = f"{reason}, whose groups overlap"
             if self._given("optimiser", "iterations") is None and not self._given("optimiser", "epochs"):
                 self._decide("iterations", iterations, reason)
             return {"optimiser": {"iterations": iterations}}
         size = {"quick": "small", "default": _size_for(n), "best": "large"}[budget]
         reason = f"{n} pictures" if budget == "default" else f"the {budget} budget"
-        width = self._given("encoder", "width") or _SIZES[size]["encoder"]["width"]
+        width = self._given("encoder", "width") or SIZES[size]["encoder"]["width"]
         self._decide("size", size, reason if self.asked.user_encoder else f"{reason}: a network of width {width}")
-        return _SIZES[size]
+        if not started:
+            return SIZES[size]
+        fewer = round(SIZES[size]["optimiser"]["iterations"] * STARTED_IMAGES)
+        return merge(SIZES[size], {"optimiser": {"iterations": fewer}})
 
-    def _views(self, image_shape: tuple[int, ...]) -> Tree:
+    def _views(self, image_shape: tuple[int, ...], begun: ImageStart | None) -> Tree:
         asked = self.asked.views
         if asked == AUTO and self._given("views", "name") is not None:
             self._decide("views", AUTO, ASKED)
             return {}
         if asked == AUTO:
-            return self._safe_views(image_shape) if image_shape else {}
+            return self._safe_views(image_shape, begun) if image_shape else {}
         if asked in PURPOSES:
             self._decide("views", asked, f"{ASKED}: {PURPOSES[asked].summary}")
             return PURPOSES[asked].config
@@ -344,24 +216,29 @@ class _Planner:
             return {"views": {"name": "augment"} if image_shape else {"name": "noise", "noise": 0.0}}
         return {"views": {"name": asked}}
 
-    def _safe_views(self, image_shape: tuple[int, ...]) -> Tree:
+    def _safe_views(self, image_shape: tuple[int, ...], begun: ImageStart | None) -> Tree:
         """Small moves that no picture minds; flips, colours and neighbours as the data support them."""
-        chosen: Tree = {"name": "augment", **_SAFE}
-        said = [f"rotation up to {_SAFE['rotation']:g}°, small translations and zooms"]
+        chosen: Tree = {"name": "augment", **SAFE}
+        said = [f"rotation up to {SAFE['rotation']:g}°, small translations and zooms"]
         data = self.data
         if data.border is not None:
             chosen["fill"] = data.border
             said.append("regions outside are filled with the border colour, which most images share")
         if data.mirrored is None:
             said.append("no flips: too little is known of the images")
-        elif data.mirrored < _MIRRORED:
+        elif data.mirrored < MIRRORED:
             chosen["flip"] = 0.5
             said.append("flips: mirror images are as near to the other images as the images themselves")
         else:
             said.append("no flips: mirror images are farther from the other images")
         tree: Tree = {"views": chosen}
-        if image_shape[2] == 3:
-            chosen |= _SAFE_COLOURS
+        if begun is not None and begun.walks:
+            chosen["walks"] = True
+            said.append(f"views from neighbours: images with similar {begun.similarity} are of one group")
+        elif begun is not None:
+            said.append("no crops: the groups to start from are told by the layout of images")
+        elif image_shape[2] == 3:
+            chosen |= SAFE_COLOURS
             said.append("crops and colour jitter")
         else:
             chosen["walks"] = True
@@ -395,6 +272,19 @@ class _Planner:
                 f"{section}.{name} is a setting of {' and '.join(having)}, and the {registry.kind} here is {used}: "
                 f"set {section}.name as well, or leave {section}.{name} out"
             )
+
+    def _known(self, tree: Tree) -> Tree:
+        """The settings with the objectives for what is known of rows."""
+        known = self.asked.known
+        if known is None or not known.guides:
+            return tree
+        if not self.method.trains_posterior:
+            raise UsageError(
+                f"the method {self.method.name!r} reads clusters off by {self.method.labels}: known labels and "
+                "links are for methods that train p(y|x), such as 'gedi'"
+            )
+        names = (["known-labels"] if known.labels is not None else []) + (["links"] if known.n_linked else [])
+        return merge(tree, {OBJECTIVES: {name: tree[OBJECTIVES].get(name, {}) for name in names}})
 
     def _stages(self, settings: Mapping[str, Any]) -> tuple[Stage, ...]:
         """The method's stages, with objectives that join them by themselves where their settings say so."""
@@ -438,61 +328,14 @@ class _Planner:
         self._decide("training", f"{iterations} iterations of {size} rows", reason)
         return dataclasses.replace(optimiser, batch_size=size, iterations=iterations)
 
-    def _groups(self, image_shape: tuple[int, ...]) -> tuple[int, NDArray[np.float64], str]:
-        """The number of clusters, their shares, and where these are from."""
-        asked, examples = self.asked, self.asked.examples
-        n_clusters = asked.n_clusters
-        if examples is not None:
-            n_clusters = n_clusters or len(examples.prior)
-            self._decide("prior", "by the constraint", "how often its values occur in examples that satisfy it")
-            return n_clusters, check_prior(np.array(examples.prior), n_clusters), GIVEN
-        if n_clusters is None:
-            n_clusters = self._number(image_shape)
-        if not isinstance(asked.prior, str):
-            self._decide("prior", GIVEN, ASKED)
-            return n_clusters, check_prior(np.asarray(asked.prior), n_clusters), GIVEN
-        uniform = check_prior(None, n_clusters)
-        if asked.prior == UNIFORM:
-            self._decide("prior", UNIFORM, ASKED)
-            return n_clusters, uniform, UNIFORM
-        if image_shape or self.starts is None or self.method.recipe is not None or not self._aligns():
-            why = "a published recipe" if self.method.recipe is not None else "the method looks for equal shares"
-            if image_shape and self.method.recipe is None:
-                why = "no shares were given"
-            self._decide("prior", UNIFORM, why)
-            return n_clusters, uniform, UNIFORM
-        start = self.starts.find(n_clusters, self._scaling())
-        shares = start.choice.chosen.shares
-        said = ", ".join(f"{share:.0%}" for share in shares[:_SHOWN])
-        more = "" if len(shares) <= _SHOWN else ", …"
-        reason = f"shares of the starting partition ({start.choice.chosen.name}): {said}{more}"
-        self._decide("prior", AUTO, reason)
-        return n_clusters, shares, AUTO
-
-    def _number(self, image_shape: tuple[int, ...]) -> int:
-        """How many groups the rows have."""
-        if image_shape:
-            self._decide("n_clusters", _IMAGE_CLUSTERS, "the number is not looked for in images: give n_clusters")
-            return _IMAGE_CLUSTERS
-        if self.starts is None:
-            raise UsageError("n_clusters is looked for in the rows, and there are none here: give it")
-        number = self.starts.find(None, self._scaling()).number
-        assert number is not None
-        reason = f"groups of neighbours with few links between them; next would be {number.runner_up}"
-        self._decide("n_clusters", number.n_clusters, reason)
-        return number.n_clusters
-
-    def _started(self) -> Tree:
+    def _started(self, begun: ImageStart | None) -> Tree:
         """Settings of a fit that starts from a partition; walks whose length a user set are as they were."""
         walks = {"hold", "end"} & self.changes.get("views", {}).keys()
-        return {section: values for section, values in _STARTED.items() if section != "views" or not walks}
-
-    def _aligns(self) -> bool:
-        """Whether the method can start from a partition: it has both invariance and prior."""
-        return any({"invariance", "prior"} <= {*stage.terms} for stage in self.method.stages)
-
-    def _scaling(self) -> str:
-        return str(self._given("data", "scaling") or AUTO)
+        settings = {section: values for section, values in STARTED.items() if section != "views" or not walks}
+        if begun is None:
+            return settings
+        alike: Tree = {"similarity": {"name": begun.similarity}} if begun.walks else {}
+        return merge(settings, {**alike, **STARTED_BY_IMAGES})
 
 
 def _of_components_in(tree: Tree, settings: Mapping[str, Any]) -> Tree:
@@ -531,6 +374,12 @@ def _check_asked(asked: Asked, method: Method) -> None:
         raise UsageError(unknown("budget", asked.budget, BUDGETS))
     if asked.n_clusters is not None and asked.n_clusters < 1:
         raise UsageError(f"n_clusters must be at least 1, not {asked.n_clusters}")
+    n_labels = 0 if asked.known is None else asked.known.n_labels
+    if asked.n_clusters is not None and n_labels > asked.n_clusters:
+        raise UsageError(
+            f"the largest known label is {n_labels - 1}, which takes {n_labels} clusters, not "
+            f"n_clusters={asked.n_clusters}"
+        )
     if isinstance(asked.prior, str) and asked.prior not in PRIORS:
         raise UsageError(unknown("prior", asked.prior, PRIORS))
     if asked.views not in (AUTO, NONE, *PURPOSES, *views):
@@ -544,101 +393,5 @@ def _check_asked(asked: Asked, method: Method) -> None:
         raise UsageError(f"{method.name!r} has no objective for rules: use one of {', '.join(names)}")
 
 
-def check_prior(prior: NDArray[Any] | None, n_clusters: int) -> NDArray[np.float64]:
-    """Shares of the clusters that are positive and sum to one; equal ones where none are given."""
-    if prior is None:
-        return np.full(n_clusters, 1 / n_clusters)
-    p = np.asarray(prior, dtype=np.float64)
-    if p.shape != (n_clusters,):
-        raise UsageError(f"prior must hold one probability for each of {n_clusters} clusters, not shape {p.shape}")
-    if not np.all(np.isfinite(p)) or np.any(p <= 0) or not np.isclose(p.sum(), 1, atol=1e-6):
-        raise UsageError(f"prior must be positive and sum to 1, not {p.tolist()}")
-    return np.asarray(p / p.sum())
-
-
-def check_rows(x: NDArray[Any], n_clusters: int) -> None:
-    """Refuse data that nothing can be learned from."""
-    if len(x) < 2:
-        raise DataError(f"n_samples={len(x)}: at least two rows are needed")
-    if len(x) < n_clusters:
-        raise DataError(f"n_samples={len(x)} should be >= n_clusters={n_clusters}")
-    if np.all(x == x[0]):
-        raise DataError("all rows are the same: there is nothing to learn from constant columns")
-
-
 def _size_for(n_rows: int) -> str:
     return "small" if n_rows < 2000 else "medium" if n_rows < 20_000 else "large"
-
-
-_IMAGE_CLUSTERS = 8
-# share of the iterations that a fit takes which starts from a partition, with few and with many columns
-_STARTED_FEW, _STARTED_MANY = 0.4, 0.2
-_SHOWN = 8  # shares in a sentence
-_MIRRORED = 0.56  # flips are used where mirroring moves at most this share of the images away from the others
-
-_VECTORS: Tree = {
-    "data": {"name": "vector"},
-    "encoder": {"name": "fourier-mlp"},
-    "views": {"name": "walk"},
-    "similarity": {"name": "euclidean"},
-}
-# the partition says which rows belong together; walks are single steps that settle where the borders run
-_STARTED: Tree = {
-    "views": {"hold": 0.0, "end": 0.01},
-    "objectives": {"pseudo-labels": {"share": 0.7}},
-}
-_BOTH = {"symmetric": True}  # x is left as it is for its density, so x′ is of another kind
-_IMAGES: Tree = {
-    "data": {"name": "image"},
-    "encoder": {"name": "resnet8"},
-    "views": {"name": "augment"},
-    "similarity": {"name": "pixels"},
-    "sampler": {
-        "name": "sgld",
-        "step_size": 1.0,
-        "noise_std": 0.01,
-        "bounds": "clip",
-        "start": "gaussian",
-        "restart": 0.05,
-    },
-    "objectives": {
-        # the prior above the invariance: else one constant posterior for every image is a way out
-        "invariance": {"weight": 25.0, **_BOTH},
-        "prior": {"weight": 50.0, **_BOTH},
-        "constraint": _BOTH,
-        "pseudo-labels": _BOTH,
-    },
-    "optimiser": {"learning_rate": 5e-4, "decay_from": 0.5, "decay_to": 0.05},
-}
-_IMAGE_DENSITY: Tree = {"l2": 0.001, "largest_gap": 5.0}
-_SIZES: dict[str, Tree] = {
-    "small": {
-        "encoder": {"width": 32},
-        "sampler": {"steps": 5, "samples": 32, "chains": 2000},
-        "similarity": {"copies": 8},
-        "optimiser": {"batch_size": 64, "iterations": 800, "warmup": 50},
-    },
-    "medium": {
-        "encoder": {"width": 64},
-        "sampler": {"steps": 10, "samples": 128, "chains": 5000},
-        "similarity": {"copies": 16},
-        "optimiser": {"batch_size": 128, "iterations": 3000, "warmup": 200},
-    },
-    "large": {
-        "encoder": {"width": 128},
-        "sampler": {"steps": 20, "samples": 256, "chains": 10_000},
-        "similarity": {"copies": 32},
-        "optimiser": {"batch_size": 256, "iterations": 10_000, "warmup": 500},
-    },
-}
-_SAFE: Tree = {"rotation": 10.0, "shear": 5.0, "zoom": (0.85, 1.15), "translation": 0.1, "noise": 0.1}
-_SAFE_COLOURS: Tree = {
-    "crop_area": (0.3, 1.0),
-    "jitter": 0.8,
-    "brightness": 0.4,
-    "contrast": 0.4,
-    "saturation": 0.4,
-    "hue": 0.1,
-    "grey": 0.2,
-    "noise": 0.03,
-}
