@@ -142,10 +142,23 @@ def cut(sure=True):
     ],
 )
 def test_clusters_are_held_against_islands(broken, concerns, verdict, word):
-    result = told(broken, *concerns, agreement_with_islands=0.6)
+    result = told(broken, *concerns, agreement_with_islands=0.6, start_agreement=0.59)
+    if verdict in ("healthy", "uncertain"):
+        result = told(broken, *concerns, agreement_with_islands=0.6, start_agreement=0.7)
     assert result.verdict == verdict
     assert re.search(word, result.explanation)
     assert result.concerns == tuple(concerns)
+
+
+@pytest.mark.parametrize(
+    ("agreement", "islands", "verdict"),
+    [(0.5, 2.0, "too many clusters"), (0.7, 2.0, "uncertain"), (0.9, 1.0, "uncertain"), (0.9, 2.0, "healthy")],
+)
+def test_a_cut_that_other_methods_make_too_is_less_of_a_failure(broken, agreement, islands, verdict):
+    """Groups that touch are cut by all; where one group is cut in two, each method does it elsewhere."""
+    result = told(broken, cut(), agreement_with_islands=0.6, start_agreement=agreement, islands=islands)
+    assert result.verdict == verdict
+    assert result.concerns == (cut(),)
 
 
 def test_groups_that_touch_may_be_one_and_nobody_knows(broken):

@@ -39,7 +39,7 @@ _WORSE = 0.1  # nats a row below one Gaussian
 _FEW = 0.02  # share of the rows from which on a weak sign counts
 _CLOSE = 0.1  # how far the deciding valley is from the threshold, as a share of it
 _TOLD = 3  # concerns in a sentence
-_SURE = 0.6  # expected agreement (ARI) of the starting partition with its rivals
+_SURE, _AGREED = 0.6, 0.8  # expected agreement (ARI) of the starting partition with its rivals
 _KEPT = 0.7  # agreement of the labels with the starting partition
 _ACROSS = 0.8  # how often the ends of long walks share a label
 _INCONSISTENT, _TOUCHING = 0.8, 0.9  # how often x and x′ share a label
@@ -152,7 +152,7 @@ def _verdict(n: dict[str, float], concerns: Sequence[Concern], fitted: FittedMod
     wrong = _failure(n, concerns, fitted) or _against_islands(n, concerns, fitted) or _of_density(n, fitted)
     if wrong is not None:
         return wrong
-    doubt = _doubt(n, concerns)
+    doubt = _doubt(n, concerns, fitted.n_clusters)
     if doubt:
         return UNCERTAIN, doubt
     agree = n.get("agreement_of_views", n["agreement_nearby"])
@@ -227,7 +227,9 @@ def _against_islands(
     inside = [concern for concern in sure if concern.kind == SEVERAL_ISLANDS]
     cuts = [concern for concern in sure if concern.kind == CUT_ISLAND]
     follows = _follows_views(fitted)
-    unsettled = follows and not inside and _one_island(n)
+    # groups that touch look like one island: where other methods part them too, a cut alone is no failure
+    found_by_others = fitted.plan.shares == AUTO and n.get("start_agreement", 0.0) >= _SURE
+    unsettled = follows and not inside and (_one_island(n) or found_by_others)
     if (inside or cuts) and not unsettled and n.get("agreement_with_islands", 1.0) < _MINOR:
         what = "; ".join(map(_said, [*inside[:_TOLD], *cuts[:_TOLD]]))
         if not follows:
@@ -266,12 +268,17 @@ def _said(concern: Concern) -> str:
     return f"clusters {concern.clusters[0]} and {concern.clusters[1]} {be} one island"
 
 
-def _doubt(n: dict[str, float], concerns: Sequence[Concern]) -> str:
+def _doubt(n: dict[str, float], concerns: Sequence[Concern], n_clusters: int) -> str:
     """Why the clusters may be others, if there is a reason."""
-    weak = next((concern for concern in concerns if not concern.sure and concern.share >= _FEW), None)
+    settled = n.get("start_agreement", 0.0) >= _AGREED and 2 * n.get("islands", 0.0) > n_clusters
+    doubted = [concern for concern in concerns if not (settled and concern.kind == CUT_ISLAND)]
+    weak = next((concern for concern in doubted if not concern.sure and concern.share >= _FEW), None)
     if weak is not None:
         return f"{_said(weak)}, which the rows do not settle"
-    if any(concern.sure and concern.kind == CUT_ISLAND for concern in concerns) and _one_island(n):
+    cuts = [concern for concern in doubted if concern.sure and concern.kind == CUT_ISLAND]
+    if cuts and not _one_island(n) and n.get("agreement_with_islands", 1.0) < _MINOR:
+        return f"no gap between neighbours parts some clusters: {'; '.join(map(_said, cuts[:_TOLD]))}"
+    if cuts and _one_island(n):
         return "the rows may be a single group, or groups that touch: no gap between neighbours parts the clusters"
     if n.get("number_margin", 1.0) < _CLOSE:
         return f"another number of clusters, {n['other_number']:.0f}, is about as well founded"

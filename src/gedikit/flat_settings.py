@@ -211,6 +211,8 @@ def new_config(method: str, options: Flat, n_features: int = 2) -> dict[str, Any
                 config[".".join(path)] = VALUES.get(name, lambda same: same)(value)
     if options.get("network") == "paper-normalised":
         config["encoder.batch_norm"] = True
+    elif "resnet8" in components["encoder"]:
+        config["encoder.batch_norm"] = False  # what recipes as printed ask for today
     if options.get("image_shape"):
         config["data.name"] = "image"
     augmentation = AUGMENTATIONS.get(options.get("augmentation", ""))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gedikit.partitions.dips import _crossing, deepest_dip, splits
+from gedikit.partitions.dips import crossing_weight, deepest_dip, splits
 from gedikit.partitions.neighbourhood import Neighbourhood
 from gedikit.partitions.number import DEEP
 
@@ -17,7 +17,7 @@ def test_crossing_weight_is_the_cut_at_each_place():
     dense = dense + dense.T
     order = rng.permutation(12)
     expected = [dense[np.ix_(order[: i + 1], order[i + 1 :])].sum() for i in range(11)]
-    np.testing.assert_allclose(_crossing(sparse.csr_matrix(dense), order), expected, atol=1e-12)
+    np.testing.assert_allclose(crossing_weight(sparse.csr_matrix(dense), order), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", ["gaussian", "cube", "heavy", "ring"])

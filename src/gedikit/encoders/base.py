@@ -56,7 +56,11 @@ class Encoder(Component):
     of_images: ClassVar[bool] = False
     takes_noise: ClassVar[bool] = False  # whether its network takes a noise level beside x
     needs_module: ClassVar[bool] = False  # one that the user gives
-    standardised: ClassVar[bool] = False  # embeddings of the data start with mean 0 and deviation 1
+
+    @property
+    def standardised(self) -> bool:
+        """Whether embeddings of the data start with mean 0 and deviation 1."""
+        return False
 
     def build(self, context: EncoderContext) -> Encoding:
         raise NotImplementedError

@@ -124,7 +124,11 @@ class ResNet8Encoder(Encoder):
     summary: ClassVar[str] = "a residual network with eight convolutions, for images"
     reference: ClassVar[str] = "Sansone & Manhaeve; Grathwohl et al., 2021"
     of_images: ClassVar[bool] = True
-    standardised: ClassVar[bool] = True
+
+    @property
+    def standardised(self) -> bool:
+        """Unless batches are normalised anyway."""
+        return not self.batch_norm
 
     def build(self, context: EncoderContext) -> Encoding:
         if not context.image_shape:

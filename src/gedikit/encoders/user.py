@@ -61,7 +61,10 @@ class UserEncoder(Encoder):
 
     summary: ClassVar[str] = "a module of your own, given as GEDI(encoder=...)"
     needs_module: ClassVar[bool] = True
-    standardised: ClassVar[bool] = True
+
+    @property
+    def standardised(self) -> bool:
+        return True
 
     def build(self, context: EncoderContext) -> Encoding:
         if context.module is None:
