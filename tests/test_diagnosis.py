@@ -12,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from gedikit import GEDI
 from gedikit.config import EXECUTION, OBJECTIVES, SECTIONS, all_settings
 from gedikit.diagnosis import _ADVICE, diagnose
+from gedikit.planning import ASKED, Decision
 from gedikit.training.islands import Concern
 
 
@@ -175,10 +176,13 @@ def test_what_concerns_few_rows_is_shown_and_not_held_against_a_fit(broken):
 
 def test_shares_that_were_asked_for_are_blamed_where_clusters_have_them(broken):
     fitted, _ = broken
-    fitted.plan = dataclasses.replace(fitted.plan, shares="uniform", prior=(0.5, 0.5))
+    asked = Decision("prior", "uniform", ASKED)
+    fitted.plan = dataclasses.replace(fitted.plan, shares="uniform", prior=(0.5, 0.5), decisions=(asked,))
     assert told(broken, cut(), agreement_with_islands=0.6).verdict == "shares pinned to the prior"
     fitted.training_labels = np.repeat([0, 1], [300, 100])
     assert told(broken, cut(), agreement_with_islands=0.6).verdict == "too many clusters"
+    fitted.plan = dataclasses.replace(fitted.plan, decisions=())
+    assert told(broken, cut(), agreement_with_islands=0.6, start_agreement=0.0).verdict == "uncertain"
 
 
 def test_the_runner_up_is_named_where_the_number_is_close(broken):

@@ -670,3 +670,17 @@ def test_a_plan_names_the_module_of_a_component_from_outside(tmp_path):
         "this needs the objective 'centred' of the module 'outside_plugin': import that module"
     )
     assert "--import FILE_OR_MODULE" in told.stdout
+
+
+def test_groups_that_overlap_too_much_to_start_from_are_left_to_the_network():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(10), 60)
+    x = 1.3 * rng.normal(size=(10, 6))[y] + rng.normal(size=(600, 6)) * np.exp(0.3 * rng.normal(size=(10, 1)))[y]
+    starts = Starts(x, 0)
+    assert starts.find(10, "auto").faint
+    made = plan(DataProfile.of(x, ()), Asked(10), starts)
+    assert made.shares == "uniform"
+    assert made.config.optimiser.iterations == 1500
+    assert "pseudo-labels" not in made.terms
+    (why,) = [decision.reason for decision in made.decisions if decision.what == "prior"]
+    assert "nothing speaks against equal shares" in why

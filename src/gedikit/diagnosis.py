@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from gedikit import objectives
 from gedikit.fitted import FittedModel
-from gedikit.planning import AUTO
+from gedikit.planning import ASKED, AUTO, UNIFORM
 from gedikit.training.islands import CUT_ISLAND, OUTLIERS, SEVERAL_ISLANDS, Concern
 
 HEALTHY, UNCERTAIN = "healthy", "uncertain"
@@ -227,14 +227,16 @@ def _against_islands(
     inside = [concern for concern in sure if concern.kind == SEVERAL_ISLANDS]
     cuts = [concern for concern in sure if concern.kind == CUT_ISLAND]
     follows = _follows_views(fitted)
-    # groups that touch look like one island: where other methods part them too, a cut alone is no failure
+    # groups that touch look like one island: where other methods part them too, or the plan knew that they overlap,
+    # a cut alone is no failure
     found_by_others = fitted.plan.shares == AUTO and n.get("start_agreement", 0.0) >= _SURE
-    unsettled = follows and not inside and (_one_island(n) or found_by_others)
+    known_to_overlap = fitted.plan.shares == UNIFORM and not _shares_were_asked(fitted)
+    unsettled = follows and not inside and (_one_island(n) or found_by_others or known_to_overlap)
     if (inside or cuts) and not unsettled and n.get("agreement_with_islands", 1.0) < _MINOR:
         what = "; ".join(map(_said, [*inside[:_TOLD], *cuts[:_TOLD]]))
         if not follows:
             return "label inconsistency", f"nothing made labels follow neighbours: {what}"
-        if fitted.n_clusters > 1 and fitted.plan.shares != AUTO and _has_the_shares(fitted):
+        if fitted.n_clusters > 1 and _shares_were_asked(fitted) and _has_the_shares(fitted):
             return PINNED, f"the clusters have the shares that were asked for, at a price: {what}"
         return (ACROSS if inside and cuts else TOO_FEW if inside else TOO_MANY), what
     eaten = [concern for concern in sure if concern.kind == OUTLIERS]
@@ -252,6 +254,11 @@ def _follows_views(fitted: FittedModel) -> bool:
 def _one_island(n: dict[str, float]) -> bool:
     """Whether the graph parts nothing at all: groups that touch then look like one, and it is not known which."""
     return n.get("islands", 2.0) < 2
+
+
+def _shares_were_asked(fitted: FittedModel) -> bool:
+    """Whether the shares are a user's, and not what the plan found or settled for."""
+    return any(decision.what == "prior" and decision.reason == ASKED for decision in fitted.plan.decisions)
 
 
 def _has_the_shares(fitted: FittedModel) -> bool:

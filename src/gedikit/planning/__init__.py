@@ -6,6 +6,7 @@ plan wherever it comes from and wherever it is fitted.
 
 from gedikit.planning.planner import plan
 from gedikit.planning.plans import (
+    ASKED,
     AUTO,
     BUDGETS,
     GIVEN,
@@ -21,6 +22,7 @@ from gedikit.planning.plans import (
 )
 
 __all__ = [
+    "ASKED",
     "AUTO",
     "BUDGETS",
     "GIVEN",
