@@ -39,11 +39,12 @@ def test_numbers_are_read_as_they_are(tmp_path, name):
     WRITERS[name](NUMBERS, tmp_path / name)
     table = read_file(tmp_path / name)
     assert table.x.dtype == np.float64
-    assert np.array_equal(table.x, NUMBERS[["a", "b"]].to_numpy())
+    written = NUMBERS if name != "t.xlsx" else NUMBERS.map(lambda v: float(f"{v:.16g}"))  # digits that Excel keeps
+    assert np.array_equal(table.x, written[["a", "b"]].to_numpy())
     assert np.array_equal(table.y, NUMBERS["label"])
     assert (table.columns, table.label_column) == (("a", "b"), "label")
     again = read_file(tmp_path / name, ("b", "a"))
-    assert np.array_equal(again.x, NUMBERS[["b", "a"]].to_numpy()), "the order of the model"
+    assert np.array_equal(again.x, written[["b", "a"]].to_numpy()), "the order of the model"
 
 
 def test_whole_numbers_stay_whole(tmp_path):

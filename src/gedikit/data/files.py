@@ -193,7 +193,10 @@ def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterat
     if importlib.util.find_spec("openpyxl") is None:
         raise UsageError(f"reading {path.suffix} needs openpyxl: pip install 'gedikit[excel]'")
     with _reading(path, path.suffix):
-        frame = pd.read_excel(path, engine="openpyxl", dtype=dict.fromkeys(text, str))
+        # cells have types of their own: text of digits, such as "007", stays text
+        frame = pd.read_excel(path, engine="openpyxl", dtype=object).infer_objects()
+        for name in set(text) & set(frame.columns):
+            frame[name] = frame[name].map(str, na_action="ignore")
     for start in range(0, max(len(frame), 1), rows or max(len(frame), 1)):
         yield frame.iloc[start : start + rows] if rows else frame
 
