@@ -395,8 +395,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     def outlier_score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Share of the training rows that are less strange than each row: near 1 is an outlier.
 
-        More than three columns are looked at on two noise levels, where outliers among the training rows do not
-        mislead it as they do `score_samples`; fewer columns, and images, by their log-density.
+        More than three columns are judged by how far typical neighbours are, which outliers among the training rows
+        do not mislead as they do `score_samples`; fewer columns, and images, by their log-density.
         """
         return self._fitted().outlier_score(self._validated(X))
 

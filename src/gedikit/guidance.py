@@ -18,7 +18,7 @@ from scipy.sparse.linalg import cg
 from scipy.special import gammaln
 
 from gedikit.known import UNKNOWN, Known
-from gedikit.partitions.choice import agreements, mean_conductance
+from gedikit.partitions.choice import LEAST_CONDUCTANCE, agreements, mean_conductance
 from gedikit.views.neighbours import NeighbourGraph
 
 Labels = Int64[np.ndarray, " n"]
@@ -27,7 +27,6 @@ _STEPS = 300
 _PURE = 0.1  # Dirichlet's parameter of the labels in a group: one label has nearly all of it
 _BROKEN = 0.05  # probability that a link does not hold
 _AS_GOOD = 0.5  # nats that one label in a wrong group exceeds
-_LEAST_CONDUCTANCE = 0.003  # as where partitions are chosen without labels
 _CLAMPED, _LEAK, _TOLERANCE = 1e4, 1e-6, 1e-6
 
 
@@ -51,7 +50,7 @@ def _best(graph: NeighbourGraph, named: Sequence[Labels], known: Known, n_cluste
         return named[0] if named else None
     cut = np.array([mean_conductance(graph.weights, groups[graph.rows], n_clusters) for groups in named])
     evidence = np.array([log_evidence(groups, known, n_clusters) for groups in named])
-    weight = np.exp(evidence - evidence.max()) / (cut + _LEAST_CONDUCTANCE)
+    weight = np.exp(evidence - evidence.max()) / (cut + LEAST_CONDUCTANCE)
     agreement = agreements(np.stack([groups[graph.rows] for groups in named]), n_clusters)
     return named[int((agreement @ weight).argmax())]
 

@@ -228,6 +228,20 @@ class Objective(Component):
         return None
 
 
+@dataclass(frozen=True)
+class OfKnownRows(Objective):
+    """An objective of rows that something is known of: it joins all of the training, and looks at no view."""
+
+    standalone: ClassVar[bool] = False
+
+    @property
+    def n_views(self) -> int:
+        return 0
+
+    def join(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        return tuple(Stage(stage.until, (*stage.terms, self.name)) for stage in stages)
+
+
 objectives: Registry[Objective] = Registry("objective", Objective)
 register_objective = objectives.register
 

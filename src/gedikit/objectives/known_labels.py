@@ -11,7 +11,7 @@ from torch import Tensor
 from gedikit.components import setting
 from gedikit.errors import UsageError
 from gedikit.objectives import batch
-from gedikit.objectives.base import Memory, Objective, Outputs, Sizes, Stage, TrainingData, register_objective
+from gedikit.objectives.base import Memory, OfKnownRows, Outputs, Sizes, TrainingData, register_objective
 from gedikit.objectives.loss import full_precision
 from gedikit.randomness import integers
 
@@ -35,7 +35,7 @@ class _Labelled:
 
 @register_objective("known-labels")
 @dataclass(frozen=True)
-class KnownLabels(Objective):
+class KnownLabels(OfKnownRows):
     """The labels of `GEDI.fit(X, partial_labels=…)`; label c becomes cluster c.
 
     Labelled rows are looked at in every iteration, however few they are.
@@ -47,7 +47,6 @@ class KnownLabels(Objective):
 
     summary: ClassVar[str] = "cross-entropy to labels that are known of some rows"
     reference: ClassVar[str] = "cf. Grandvalet & Bengio, 2005"
-    standalone: ClassVar[bool] = False
     needs_labels: ClassVar[bool] = True
     title: ClassVar[str] = "Loss of known labels"
     caption: ClassVar[str] = "0 when every labelled row is in the cluster of its label, with certainty."
@@ -61,10 +60,6 @@ class KnownLabels(Objective):
         log_p = torch.log_softmax(out.logits(points), dim=-1)
         return known_label_loss(log_p, labels.expand(log_p.shape[:-1])), memory
 
-    @property
-    def n_views(self) -> int:
-        return 0
-
     def optimum(self, sizes: Sizes) -> float:  # noqa: ARG002
         return known_label_loss_optimum()
 
@@ -74,7 +69,3 @@ class KnownLabels(Objective):
         rows: Int64[np.ndarray, " l"] = data.known.labelled
         labels = torch.from_numpy(data.known.labels[rows]).to(data.device)
         return replace(self, _labelled=_Labelled(data.points(torch.from_numpy(rows)).to(data.device), labels))
-
-    def join(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """All of the training."""
-        return tuple(Stage(stage.until, (*stage.terms, self.name)) for stage in stages)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gedikit.components import setting
 from gedikit.errors import UsageError
-from gedikit.objectives.base import Memory, Objective, Outputs, Sizes, Stage, TrainingData, register_objective
+from gedikit.objectives.base import Memory, OfKnownRows, Outputs, Sizes, TrainingData, register_objective
 from gedikit.objectives.constraint import constraint_loss
 from gedikit.objectives.loss import full_precision
 from gedikit.randomness import integers
@@ -41,7 +41,7 @@ class _Pairs:
 
 @register_objective("links")
 @dataclass(frozen=True)
-class Links(Objective):
+class Links(OfKnownRows):
     """The pairs of `GEDI.fit(X, must_link=…, cannot_link=…)`, looked at in every iteration."""
 
     weight: float = setting(25.0, "weight in the sum that is minimised", at_least=0)
@@ -50,7 +50,6 @@ class Links(Objective):
 
     summary: ClassVar[str] = "pairs of rows that are in one cluster, or in two"
     reference: ClassVar[str] = "Xu et al., 2018; cf. Wagstaff et al., 2001"
-    standalone: ClassVar[bool] = False
     title: ClassVar[str] = "Loss of links"
     caption: ClassVar[str] = "0 when every link between two rows holds, with certainty."
 
@@ -64,10 +63,6 @@ class Links(Objective):
         log_p, other = torch.log_softmax(out.logits(points), dim=-1).chunk(2, dim=-2)
         return link_loss(log_p, other, same.expand(log_p.shape[:-1])), memory
 
-    @property
-    def n_views(self) -> int:
-        return 0
-
     def optimum(self, sizes: Sizes) -> float:  # noqa: ARG002
         return link_loss_optimum()
 
@@ -79,7 +74,3 @@ class Links(Objective):
         points = data.points(torch.from_numpy(pairs.T.flatten())).to(data.device)
         same = torch.arange(len(pairs), device=data.device) < len(known.must_link)
         return replace(self, _pairs=_Pairs(points, same))
-
-    def join(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """All of the training."""
-        return tuple(Stage(stage.until, (*stage.terms, self.name)) for stage in stages)

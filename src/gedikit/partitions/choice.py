@@ -13,7 +13,7 @@ from gedikit.partitions.candidates import BALANCED, Labels, candidates
 from gedikit.partitions.neighbourhood import Neighbourhood, neighbourhood
 from gedikit.views.neighbours import NeighbourGraph
 
-_LEAST_CONDUCTANCE = 0.003  # below which a cut is as good as none
+LEAST_CONDUCTANCE = 0.003  # below which a cut is as good as none
 _SAME = 0.95  # the agreement (ARI) from which two partitions are one finding
 _SHARES_OFF = 0.02  # the distance of shares that chance can make
 # when groups of equal shares are as good an answer: other candidates agree with them, and they are found again
@@ -97,7 +97,7 @@ def choose_among(
     labels = np.stack([found[name] for name in names])
     conductance = np.array([mean_conductance(near.weights, own, n_clusters) for own in labels])
     agreement = agreements(labels, n_clusters)
-    weight = 1 / (conductance + _LEAST_CONDUCTANCE)
+    weight = 1 / (conductance + LEAST_CONDUCTANCE)
     off = np.zeros(len(names))
     if shares is not None:
         sizes = [np.bincount(own, near.sizes, n_clusters) / len(near.anchor) for own in labels]
@@ -120,7 +120,7 @@ def choose_among(
 
 def mean_conductance(weights: sparse.csr_matrix, labels: Labels, n_clusters: int) -> float:
     """(1/k) Σ_c cut(c)/vol(c): the normalised cut (Shi & Malik 2000) a group."""
-    member = _members(labels, n_clusters)
+    member = members(labels, n_clusters)
     between = (member.T @ weights @ member).toarray()
     volume = between.sum(1)
     leaves = np.where(volume > 0, 1 - between.diagonal() / np.where(volume > 0, volume, 1.0), 0.0)
@@ -130,7 +130,7 @@ def mean_conductance(weights: sparse.csr_matrix, labels: Labels, n_clusters: int
 def agreements(labels: Int64[np.ndarray, "m a"], n_clusters: int) -> Float[np.ndarray, "m m"]:
     """The adjusted Rand index of every pair of partitions."""
     m, n = labels.shape
-    stacked = sparse.hstack([_members(own, n_clusters) for own in labels]).tocsr()
+    stacked = sparse.hstack([members(own, n_clusters) for own in labels]).tocsr()
     table = (stacked.T @ stacked).toarray().reshape(m, n_clusters, m, n_clusters)
     together = (table * (table - 1) / 2).sum((1, 3))
     own = together.diagonal()
@@ -169,7 +169,8 @@ def _found_again(near: Neighbourhood, found: dict[str, Labels], chosen: str, n_c
     return bool(stable[BALANCED] >= stable[chosen] - _LESS_STABLE)
 
 
-def _members(labels: Labels, n_clusters: int) -> sparse.csr_matrix:
+def members(labels: Labels, n_clusters: int) -> sparse.csr_matrix:
+    """A row for each label with a 1 in its column."""
     n = len(labels)
     return sparse.csr_matrix((np.ones(n), (np.arange(n), labels)), shape=(n, n_clusters))
 

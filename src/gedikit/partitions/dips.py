@@ -19,6 +19,8 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 _DIRECTIONS = 4
 _DENSE = 300
 PARTED = 99.0  # the depth of a split that no edge crosses
+DEEP = 6.0  # standard deviations, about: the deepest dip that one group has by chance
+_THIN = 0.5  # of the weight beside it that crosses a split at most
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Dip:
     ratio: float  # of the valley to the lower one of the hills
     side: Bool[np.ndarray, " m"] | None
 
+    @property
+    def strength(self) -> float:
+        return _strength(self.depth, self.ratio)
+
 
 @dataclass(frozen=True)
 class Split:
@@ -37,6 +43,15 @@ class Split:
     depth: float
     ratio: float
     labels: Int64[np.ndarray, " a"]  # after it
+
+    @property
+    def strength(self) -> float:
+        return _strength(self.depth, self.ratio)
+
+
+def _strength(depth: float, ratio: float) -> float:
+    """The depth of a valley that is thin as well."""
+    return float(depth if ratio < _THIN else min(depth, DEEP * _THIN / ratio))
 
 
 def splits(weights: sparse.csr_matrix, least: int, most: int) -> list[Split]:

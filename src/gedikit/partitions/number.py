@@ -7,13 +7,11 @@ from jaxtyping import Float
 
 from gedikit.errors import UsageError
 from gedikit.partitions.choice import PartitionChoice, choose_among
-from gedikit.partitions.dips import PARTED, splits
+from gedikit.partitions.dips import DEEP, PARTED, splits
 from gedikit.partitions.neighbourhood import neighbourhood
 from gedikit.views.neighbours import NeighbourGraph
 
-DEEP = 6.0  # standard deviations, about: the deepest dip that one group has by chance
 _COPIES = 10
-_THIN = 0.5  # of the weight beside it that crosses a split at most
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def choose_number(
     weakest = np.inf
     for k, split in enumerate(made, start=2):
         # a split is only as well-founded as those before it
-        weakest = min(weakest, split.depth if split.ratio < _THIN else min(split.depth, DEEP * _THIN / split.ratio))
+        weakest = min(weakest, split.strength)
         curve[k] = float(weakest)
     n_clusters = 1 + sum(depth >= DEEP for k, depth in curve.items() if k <= largest)
     more = DEEP - curve.get(n_clusters + 1, 0.0)

@@ -387,7 +387,7 @@ def prepare(
 
 def _counted(known: Known | None, rows: Int64[Tensor, " k"], total: int, seed: int) -> Int64[Tensor, " t"]:
     """The first of the rows, `total` of them, or all of them as often as they count."""
-    if known is None or known.weights is None:
+    if known is None:
         return rows[:total]
     return torch.from_numpy(known.repeated(rows.numpy(), total, seed))
 

@@ -15,14 +15,14 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import adjusted_rand_score
 
-from gedikit.partitions.dips import Dip, Split, crossing_weight, deepest_dip, slow_directions, splits
+from gedikit.partitions.choice import members
+from gedikit.partitions.dips import DEEP, crossing_weight, deepest_dip, slow_directions, splits
 from gedikit.partitions.neighbourhood import Neighbourhood
 
 SEVERAL_ISLANDS, CUT_ISLAND, OUTLIERS = "several islands", "cut island", "outliers"
 _MOST_ROWS = 3000
 _SHOWN = 24  # rows of a concern
-_SUSPECTED, _DEEP = 6.0, 7.5  # depth of a valley inside of a cluster
-_THIN = 0.5  # of the weight beside it that crosses a valley at most
+_SURE = 7.5  # depth of a valley inside of a cluster; suspected from what chance does not make
 _ADJACENT, _CUT = 0.1, 0.3  # weight that crosses a border, relative to that inside of the clusters
 _ALONG = 0.85  # agreement (ARI) of a valley with a border that runs along it
 _MOST_ISLANDS = 6  # of a cluster
@@ -88,10 +88,10 @@ class _Look:
         parts = np.zeros(len(self.of_anchors), dtype=np.int64)
         concerns: list[Concern] = []
         n_parts = 0
-        for cluster, members in self.members.items():
-            found, inside = self._inside(cluster, members)
+        for cluster, own in self.members.items():
+            found, inside = self._inside(cluster, own)
             concerns += found
-            parts[members] = n_parts + inside
+            parts[own] = n_parts + inside
             n_parts += int(inside.max()) + 1
         cuts = self._cuts()
         concerns += [*cuts, *self._outliers()]
@@ -107,14 +107,14 @@ class _Look:
         weights = self.near.wide[members][:, members]
         whole = np.zeros(len(members), dtype=np.int64)
         dip = deepest_dip(weights, self.near.least)
-        strength = _strength(dip)
-        if dip.side is None or strength < _SUSPECTED:
+        strength = dip.strength
+        if dip.side is None or strength < DEEP:
             return [], whole
         smaller = dip.side if 2 * dip.side.sum() < len(members) else ~dip.side
         concern = Concern(
             SEVERAL_ISLANDS,
             (cluster,),
-            strength >= _DEEP,
+            strength >= _SURE,
             float(strength),
             float(smaller.sum() / len(self.of_anchors)),
             self._shown(members[smaller]),
@@ -123,17 +123,15 @@ class _Look:
             return [concern], whole
         weakest, inside = np.inf, whole
         for split in splits(weights, self.near.least, _MOST_ISLANDS):
-            weakest = min(weakest, _strength(split))
-            if weakest >= _DEEP:
+            weakest = min(weakest, split.strength)
+            if weakest >= _SURE:
                 inside = split.labels
         return [concern], inside
 
     def _cuts(self) -> list[Concern]:
         """Borders between clusters that run through an island."""
         wide, found = self.near.wide, []
-        member = sparse.csr_matrix(
-            (np.ones(len(self.of_anchors)), (np.arange(len(self.of_anchors)), self.of_anchors))
-        )
+        member = members(self.of_anchors, int(self.clusters[-1]) + 1)
         between = (member.T @ wide @ member).toarray()
         inside = {c: _most_crossing(wide[m][:, m], self.near.least) for c, m in self.members.items()}
         for i, a in enumerate(self.members):
@@ -143,7 +141,7 @@ class _Look:
                     continue
                 both = np.concatenate([self.members[a], self.members[b]])
                 dip = deepest_dip(wide[both][:, both], self.near.least)
-                parted = dip.side is not None and _strength(dip) >= _SUSPECTED
+                parted = dip.side is not None and dip.strength >= DEEP
                 if parted and adjusted_rand_score(self.of_anchors[both], dip.side) >= _ALONG:
                     continue
                 ratio = float(between[a, b] / least)
@@ -174,11 +172,6 @@ class _Look:
 
     def _shown(self, anchors: NDArray[np.int64]) -> tuple[int, ...]:
         return _plain(self.numbers[self.near.rows[anchors[:_SHOWN]]])
-
-
-def _strength(dip: Dip | Split) -> float:
-    """The depth of a valley that is thin as well."""
-    return float(dip.depth if dip.ratio < _THIN else min(dip.depth, _SUSPECTED * _THIN / dip.ratio))
 
 
 def _most_crossing(weights: sparse.csr_matrix, least: int) -> float:
