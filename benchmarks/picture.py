@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def generated() -> None:
-    """Grids that benchmarks/images.py left, the first hundred samples of each model as they came."""
+    """Grids of version 0.1's fits, the first hundred samples of each model as they came."""
     grids = [
         Path(f"results/images/{name}-100/samples.png") for name in ("mnist", "svhn", "fashion-mnist", "cifar10")
     ]

@@ -25,7 +25,7 @@ def ready(terms: tuple[str, ...], device: str, per_round: int) -> tuple[Setup, T
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (300, 784), dtype=np.uint8)
     addition = Constraint(lambda a, b, c: a + b == c, domains=(10, 10, 10))
-    rules = Rules(addition, np.arange(300).reshape(100, 3))
+    rules = Rules.of(addition, np.arange(300).reshape(100, 3))
     config = {
         "views.walks": False,
         "objectives.pseudo-labels.share": 0,

@@ -102,6 +102,19 @@ def test_every_decision_has_a_reason(data, name):
     assert {"training", "prior"} <= reasons(made).keys()
 
 
+def test_what_a_large_table_takes_is_said():
+    starts = Starts(unequal(), 0)
+    large = plan(DataProfile(100_000, 500), Asked(3, prior="uniform"), starts)
+    choice, why = reasons(large)["memory"]
+    assert choice == "about 3.0 GiB", "7 copies of 8 bytes, and the program"
+    assert "100,000 × 500 numbers" in why
+    assert reasons(large)["neighbours"][0] == "among 10,000 rows"
+    assert (
+        not {"memory", "neighbours"}
+        & reasons(plan(DataProfile(10_000, 500), Asked(3, prior="uniform"), starts)).keys()
+    )
+
+
 @pytest.mark.parametrize(
     ("data", "sampler", "reason"),
     [

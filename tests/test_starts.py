@@ -53,18 +53,18 @@ def test_a_number_that_was_found_is_the_same_start_as_that_number_given(rows):
 
 def test_each_start_is_found_once(monkeypatch):
     calls = []
-    choose, number = starts.choose_partition, starts.choose_number
+    choose, number = starts.choose_among, starts.choose_number_among
 
-    def counted(points, n_clusters, **given):
+    def counted(near, n_clusters, **given):
         calls.append(n_clusters)
-        return choose(points, n_clusters, **given)
+        return choose(near, n_clusters, **given)
 
-    def counted_number(points, **given):
+    def counted_number(near, **given):
         calls.append(None)
-        return number(points, **given)
+        return number(near, **given)
 
-    monkeypatch.setattr(starts, "choose_partition", counted)
-    monkeypatch.setattr(starts, "choose_number", counted_number)
+    monkeypatch.setattr(starts, "choose_among", counted)
+    monkeypatch.setattr(starts, "choose_number_among", counted_number)
     looked_at = Starts(blobs()[0], 0)
     found = looked_at.find(None, "auto")
     assert looked_at.find(None, "auto") is found
@@ -76,6 +76,7 @@ def test_each_start_is_found_once(monkeypatch):
     assert with_prior is looked_at.find(3, "auto", np.array(prior)) is not found
     assert looked_at.find(3, "features") is not found
     assert calls == [None, 2, 3, 3]
+    assert list(looked_at.near) == ["auto", "features"], "so is who is near whom"
 
 
 def test_rows_are_scaled_as_asked_before_neighbours_are_looked_for():
@@ -84,17 +85,14 @@ def test_rows_are_scaled_as_asked_before_neighbours_are_looked_for():
     assert adjusted_rand_score(y, Starts(x, 0).find(3, "none").labels) < 0.9
 
 
-def test_columns_of_codes_are_not_scaled(monkeypatch):
-    seen = []
-    choose = starts.choose_partition
-    monkeypatch.setattr(
-        starts, "choose_partition", lambda points, k, **given: seen.append(points) or choose(points, k, **given)
-    )
-    x, _ = blobs()
-    codes = (np.arange(len(x)) % 2) * 0.5
-    Starts(np.column_stack([x, codes]), 0, codes=(2,)).find(3, "features")
-    np.testing.assert_allclose(seen[0][:, 2], codes - codes.mean(), rtol=1e-6)
-    np.testing.assert_allclose(seen[0][:, :2].std(0), 1, rtol=0.05)
+def test_columns_of_codes_are_not_scaled():
+    x, y = blobs()
+    codes = 0.5 * (y == 1)
+    looked_at = Starts(np.column_stack([x, codes]), 0, codes=(2,))
+    looked_at.find(3, "features")
+    near = looked_at.near["features"]
+    np.testing.assert_allclose(near.points[:, 2], (codes - codes.mean())[near.rows], rtol=1e-6)
+    np.testing.assert_allclose(near.points[:, :2].std(0), 1, rtol=0.05)
 
 
 @pytest.mark.parametrize("prior", [[0.25, 0.75], [0.5, 0.5]])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gedikit.planning import Asked as Asked
     from gedikit.planning import Plan as Plan
     from gedikit.planning import plan as plan
+    from gedikit.pretrained import load_pretrained as load_pretrained
     from gedikit.profile import DataProfile as DataProfile
     from gedikit.samplers.base import register_sampler as register_sampler
     from gedikit.views.base import register_views as register_views
@@ -27,6 +28,7 @@ _WHERE = {
     "Asked": "planning",
     "DataProfile": "profile",
     "Plan": "planning",
+    "load_pretrained": "pretrained",
     "plan": "planning",
     "register_density": "densities",
     "register_encoder": "encoders",

@@ -28,11 +28,13 @@ from numpy.typing import NDArray
 from gedikit import objectives
 from gedikit.fitted import FittedModel
 from gedikit.planning import ASKED, AUTO, UNIFORM
+from gedikit.symbolic import Names
 from gedikit.training.islands import CUT_ISLAND, OUTLIERS, SEVERAL_ISLANDS, Concern
 
 HEALTHY, UNCERTAIN = "healthy", "uncertain"
 TOO_FEW, TOO_MANY, ACROSS = "too few clusters", "too many clusters", "clusters across groups"
 PINNED, OF_OUTLIERS = "shares pinned to the prior", "a cluster of outliers"
+UNDECIDED_NAMES = "undecided names"
 _MINOR = 0.95  # agreement (ARI) of clusters and islands from which on what is wrong concerns few rows
 _PINNED = 0.15  # how far shares are from the prior at most, relative to it
 _WORSE = 0.1  # nats a row below one Gaussian
@@ -77,6 +79,10 @@ _ADVICE = {
         "clusters, or say where a few rows belong (partial_labels)."
     ),
     PINNED: "Let the shares be found in the data (prior='auto'), or give those you expect.",
+    UNDECIDED_NAMES: (
+        "Label a row or two of what cannot be told apart (partial_labels), or add examples; Constraint.shortcuts "
+        "and `gedikit rules check` say which are the fewest. The clusters themselves are not affected."
+    ),
     OF_OUTLIERS: (
         "Look at the rows of that cluster: leave them out, or give them sample_weight=0, and fit again; "
         "outlier_score finds them without a cluster of their own."
@@ -150,6 +156,7 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
 
 def _verdict(n: dict[str, float], concerns: Sequence[Concern], fitted: FittedModel) -> tuple[str, str]:
     wrong = _failure(n, concerns, fitted) or _against_islands(n, concerns, fitted) or _of_density(n, fitted)
+    wrong = wrong or _of_names(fitted)
     if wrong is not None:
         return wrong
     doubt = _doubt(n, concerns, fitted.n_clusters)
@@ -206,6 +213,22 @@ def _failure(n: dict[str, float], concerns: Sequence[Concern], fitted: FittedMod
                 f"a cluster is used at {n['least_used_cluster']:.0%} of what the prior asks for"
             )
     return None
+
+
+def _of_names(fitted: FittedModel) -> tuple[str, str] | None:
+    """Names that examples leave open, so that a cluster may stand for something else."""
+    if "names" not in fitted.info:
+        return None
+    names = Names.from_tree(fitted.info["names"])
+    if not names.undecided:
+        return None
+    groups = "; ".join(", ".join(map(str, values)) for _, values in names.groups[:_TOLD])
+    what = groups or ", ".join(str(name.value) for name in names.undecided)
+    more = f" and {len(names.groups) - _TOLD} more groups" if len(names.groups) > _TOLD else ""
+    return UNDECIDED_NAMES, (
+        f"the rules and examples do not settle what {len(names.undecided)} of {len(names.names)} clusters stand "
+        f"for: names that could be exchanged are {what}{more}"
+    )
 
 
 def _of_density(n: dict[str, float], fitted: FittedModel) -> tuple[str, str] | None:

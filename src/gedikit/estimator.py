@@ -4,11 +4,11 @@ import dataclasses
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -29,16 +29,15 @@ from gedikit.components import expand, merge
 from gedikit.config import Execution
 from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.errors import DataError, GediWarning, UsageError
-from gedikit.fitted import FittedModel, Predictions
+from gedikit.fitted import FittedModel
 from gedikit.groups import GroupProfiles
-from gedikit.groups.cells import numbered_columns
 from gedikit.known import Known
 from gedikit.modalities import Image
 from gedikit.planning import AUTO, GIVEN, Asked, Decision, Plan, check_rows, plan, split_execution
+from gedikit.presentation import PresentationMixin
 from gedikit.profile import DataProfile, as_rows
 from gedikit.starts import Starts
-from gedikit.storage import write_text
-from gedikit.symbolic import Constraint
+from gedikit.symbolic import Constraint, Examples, Names, Symbols, names_of
 from gedikit.tables import ColumnOptions, TableEncoding
 from gedikit.training.callbacks import FitView
 from gedikit.training.devices import resolve_device
@@ -46,15 +45,17 @@ from gedikit.training.fit import Checkpoint, fit
 from gedikit.training.loop import History
 from gedikit.training.rules import Rules
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from gedikit.report.charts import Drawing
-
 _DTYPES = [np.float64, np.float32, np.uint8]
 
 
-class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, DensityMixin, BaseEstimator):
+class GEDI(
+    PresentationMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    DensityMixin,
+    BaseEstimator,
+):
     """Clusters, density and samples from one network trained without labels.
 
     Rows are an array, in which NaN is a gap, or a DataFrame of numbers, booleans, categories, dates, ids and gaps.
@@ -86,6 +87,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         `gedikit settings` lists them.
     random_state : int, RandomState or None, default=None
         The same integer gives the same model, bit for bit on a CPU.
+    symbols : dict, default=None
+        For `fit_examples`: the kinds of symbols that rows show, with the values of each or their number, such as
+        ``{"digit": 10, "operator": ("+", "-")}``. Clusters are numbered kind after kind, so leave `n_clusters` out.
+        None: one kind, with the values that images have in the constraint.
     columns : ColumnOptions or dict, default=None
         What columns are, where that is not to be inferred: ``{"drop": ["notes"], "ids": ["customer"],
         "types": {"region": "category"}, "columns": [...], "label": "species"}``, any of them. Columns of an array
@@ -122,7 +127,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
     history_ : list of dict
         Losses and health signs over the training, at most 1024 rows.
     values_ : ndarray of shape (n_clusters,)
-        What each cluster stands for, after `fit_examples`.
+        What each cluster stands for, after `fit_examples`; None where the rules leave that undecided.
+    names_ : Names
+        The same with a probability for every name, and what a cluster could stand for as well.
     normalised_ : bool
         Whether `score_samples` is a log-likelihood in nats, in the units of the data. False for energies whose
         normaliser is not known (images) and for tables with categories or gaps, where only differences mean
@@ -153,6 +160,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         batch_size: int | None = None,
         learning_rate: float | None = None,
         config: Mapping[str, Any] | None = None,
+        symbols: Mapping[str, Any] | None = None,
         columns: ColumnOptions | Mapping[str, Any] | None = None,
         image_shape: tuple[int, ...] | None = None,
         encoder: nn.Module | None = None,
@@ -169,6 +177,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.config = config
+        self.symbols = symbols
         self.columns = columns
         self.image_shape = image_shape
         self.encoder = encoder
@@ -229,15 +238,58 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         return self._fit(X, callbacks, known=lambda n_rows: Known.of(n_rows, *given))
 
     def fit_examples(
-        self, X: ArrayLike, constraint: Constraint, examples: ArrayLike, *, callbacks: Sequence[Callback] = ()
+        self,
+        X: ArrayLike,
+        constraint: Constraint | Examples | Sequence[Examples],
+        examples: ArrayLike | Mapping[str, Any] | None = None,
+        *,
+        holds: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        probability: ArrayLike | None = None,
+        kinds: Mapping[str, str] | None = None,
+        partial_labels: ArrayLike | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> Self:
-        """Learn what clusters stand for from examples that satisfy a constraint.
+        """Learn what clusters stand for from examples that satisfy constraints.
 
-        Every row of `examples` has the number of a row of X for each variable of the constraint; rows that none of
-        them names are not trained on. For methods with the objective "constraint", such as "gedi-symbols".
-        Cluster i then stands for the i-th value of the variables: `values_[predict(X)]`.
+        For methods with the objective "constraint", such as "gedi-symbols". Rows that no example names are not
+        trained on. Cluster i then stands for the i-th value of the symbols: `values_[predict(X)]`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            The rows.
+        constraint : Constraint, or Examples, or several of these
+            What holds. Several constraints over the same rows are a list of `gedikit.symbolic.Examples`, each of
+            which has its constraint and takes the arguments from `examples` to `kinds`.
+        examples : mapping or DataFrame of columns, or array-like of shape (n_examples, n_variables)
+            A column for every variable of the constraint: numbers of rows of X where the variable is of a kind of
+            symbols that the model has, else values that are known; `Rows([...])` and `Known([...])` say which it
+            is. −1, NaN or None are gaps. An array has numbers of rows alone.
+        holds : array-like of shape (n_examples,), default=None
+            False of examples that are known to violate the constraint.
+        weights : array-like of shape (n_examples,), default=None
+            How much each example counts.
+        probability : float or array-like of shape (n_examples,), default=None
+            How sure it is that the constraint holds, or does not: above 0.5; None is 1.
+        kinds : dict, default=None
+            The kind of symbols of a variable, where its values do not say it.
+        partial_labels : array-like of shape (n_samples,), default=None
+            Numbers of clusters that are known of some rows, −1 or NaN of others.
+        callbacks : sequence of Callback, default=()
+            What follows the training.
         """
-        return self._fit(X, callbacks, Rules.of(constraint, examples))
+        rules = Rules.of(
+            constraint,
+            examples,
+            symbols=None if self.symbols is None else Symbols.of(self.symbols),
+            n_clusters=_number(self.n_clusters),
+            holds=holds,
+            weights=weights,
+            probability=probability,
+            kinds=kinds,
+        )
+        return self._fit(X, callbacks, rules, lambda n_rows: Known.of(n_rows, partial_labels=partial_labels))
 
     def _fit(
         self,
@@ -250,7 +302,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         found = known(len(everything.x))
         read, about = everything.counted(found)
         if rules is not None:
-            rules.check(len(read.x), _number(self.n_clusters) or rules.constraint.variables[0].size)
+            rules.check(len(read.x), _number(self.n_clusters) or rules.symbols.n_clusters)
+            if rules.absent:
+                text = f"no example can show {', '.join(rules.absent)}: their clusters stay empty"
+                warnings.warn(GediWarning(text), stacklevel=3)
+        elif self.symbols is not None:
+            raise UsageError("symbols are learned from examples of rules: call fit_examples, or leave them out")
         asked = self._asked(rules, about)
         validate_data(self, _as_rows(X)[0], skip_check_array=True)  # notes the number and the names of columns
         if read.encoding is not None:
@@ -327,6 +384,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             self.fitted_.info["table"] = encoding.tree()
         groups = GroupProfiles.of(x, self.fitted_.training_labels, self.fitted_.n_clusters, self._described())
         self.fitted_.info["groups"] = groups.tree()
+        if rules is not None:
+            labelled = () if known is None else known.agreeing(self.fitted_.training_labels)
+            self.fitted_.info["names"] = names_of(rules.placed, self._shown_symbols(rules, x), labelled).tree()
         self.n_features_in_ = x.shape[1] if encoding is None else len(encoding.columns)
         if feature_names:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
@@ -334,6 +394,19 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         self.history_ = result.history.rows
         self.labels_ = self.fitted_.training_labels
         return self
+
+    def _shown_symbols(self, rules: Rules, x: NDArray[Any]) -> NDArray[np.int64]:
+        """The cluster of every row, among those of its kind where an example says which that is."""
+        labels = self.fitted_.training_labels
+        if len(rules.symbols.kinds) == 1:
+            return labels
+        posterior, labels = self.fitted_.posterior(x), labels.copy()
+        for placed in rules.placed:
+            for kind, rows in zip(placed.kinds, placed.rows.T, strict=True):
+                if kind is not None:
+                    named = rows[rows >= 0]
+                    labels[named] = kind.first + posterior[named, kind.clusters].argmax(1)
+        return labels
 
     def _asked(self, rules: Rules | None, known: Known | None = None) -> Asked:
         direct = {
@@ -369,13 +442,20 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         """Train on X and return its clusters."""
         return self.fit(X, **kwargs).labels_
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The most probable cluster of each row."""
+    def predict(self, X: ArrayLike, kinds: str | Iterable[str | None] | None = None) -> NDArray[np.int64]:
+        """The most probable cluster of each row; of those of its kind of symbols, where that is known.
+
+        `kinds` is the kind of all rows, or one for each, None where it is not known.
+        """
+        if kinds is not None:
+            return np.asarray(self.predict_proba(X, kinds).argmax(1))
         return self._fitted().labels(self._validated(X))
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """p(y|x): one column a cluster."""
-        return self._fitted().posterior(self._validated(X))
+    def predict_proba(self, X: ArrayLike, kinds: str | Iterable[str | None] | None = None) -> NDArray[np.float64]:
+        """p(y|x), or p(y|x, kind) where kinds are given as for `predict`: one column a cluster."""
+        fitted = self._fitted()
+        p = fitted.posterior(self._validated(X))
+        return p if kinds is None else fitted.within_kinds(p, kinds)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """The encoder's features."""
@@ -438,104 +518,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         x = fitted.scaler.inverse(fitted.reference.cpu().numpy()) if X is None else self._validated(X)
         return diagnose(fitted, x, self.history_[-1] if self.history_ else None)
 
-    def plot_clusters(self, X: ArrayLike | None = None, ax: "Axes | None" = None) -> "Axes":
-        """Draw rows in the colours of their clusters: two columns as they are, more along principal components.
-
-        Without X these are the training rows, or those of them that a loaded model keeps. Rows so far off that they
-        would squeeze all others are drawn as rings at the edge. Without `ax` the axes belong to a new figure that
-        pyplot does not know: `plot_clusters().figure.savefig("clusters.png")`.
-        """
-        from gedikit.report import charts
-
-        return charts.clusters(self._drawing(X), ax)
-
-    def plot_density(self, X: ArrayLike | None = None, ax: "Axes | None" = None) -> "Axes":
-        """Draw how dense it is: a map of two columns, a curve of one, else how typical the rows are.
-
-        X and `ax` as for `plot_clusters`.
-        """
-        from gedikit.report import charts
-
-        return charts.density(self._drawing(X), ax)
-
-    def plot_training(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw losses and signs of health over the training, each within `ax`, with their best values dashed."""
-        from gedikit.report import charts
-
-        fitted = self._fitted()
-        return charts.training(charts.panels(fitted.plan, self.history_, fitted.info["optima"]), ax)
-
-    def report(
-        self, path: str | Path, X: ArrayLike | None = None, y: ArrayLike | None = None, title: str | None = None
-    ) -> None:
-        """Write what was found to one HTML file, as `gedikit fit` does.
-
-        It is about the training rows, or about X, which also has their ids. A model that was loaded keeps some of
-        its training rows and the profiles of all. Labels y, where they are known, are compared with the clusters.
-        """
-        from gedikit.report import ReportData, render
-        from gedikit.report.inputs import diagnosed_rows
-        from gedikit.report.measured import density_metrics, label_metrics
-
-        fitted, place = self._fitted(), Path(path)
-        x, predictions = self._shown(X)
-        some = X is None and fitted.training_rows is None
-        split = f"{len(x):,} rows" if X is not None else f"{len(x):,} training rows"
-        labels = None if y is None else np.asarray(y)
-        if labels is not None and len(labels) != len(x):
-            raise DataError(f"there are {len(labels)} labels y of {len(x)} rows")
-        metrics = density_metrics(fitted, x, split, self.encoding_)
-        if labels is not None:
-            metrics = [*label_metrics(fitted, labels, predictions.labels, split), *metrics]
-        shape = fitted.plan.config.data.image_shape or fitted.plan.data.image_shape
-        last = self.history_[-1] if self.history_ else None
-        data = ReportData(
-            title=title or place.stem,
-            fitted=fitted,
-            x=x,
-            predictions=predictions,
-            labels=labels,
-            image_shape=(shape[0], shape[1], shape[2]) if shape else None,
-            history=self.history_,
-            optima=fitted.info["optima"],
-            diagnosis=diagnose(fitted, diagnosed_rows(fitted, x), last),
-            metrics=metrics,
-            encoding=self.encoding_,
-            ids=self.encoding_.ids(X) if self.encoding_ is not None and isinstance(X, pd.DataFrame) else None,
-            of_rows=fitted.info["n_samples"] if some else None,
-        )
-        write_text(place, render(data))
-
-    def _drawing(self, X: ArrayLike | None) -> "Drawing":
-        from gedikit.report.charts import Drawing
-        from gedikit.report.findings import find
-
-        fitted = self._fitted()
-        x, predictions = self._shown(X)
-        return Drawing(fitted, self.encoding_ or numbered_columns(fitted.n_features), x, find(fitted, predictions))
-
-    def _shown(self, X: ArrayLike | None) -> tuple[NDArray[Any], Predictions]:
-        """Rows and what the model says of them: of X, else the training rows as far as they are there."""
-        fitted = self._fitted()
-        if X is None and fitted.training_rows is not None and fitted.training_predictions is not None:
-            return fitted.training_rows, fitted.training_predictions
-        x = fitted.scaler.inverse(fitted.reference.cpu().numpy()) if X is None else self._validated(X)
-        return x, fitted.predictions(x)
-
-    def _described(self) -> TableEncoding | None:
-        """The columns that groups are described by; pixels are none."""
-        made = self._fitted().plan
-        if made.config.data.image_shape or made.data.image_shape:
-            return None
-        return self.encoding_ or numbered_columns(self.fitted_.n_features)
-
-    @property
-    def profile_(self) -> pd.DataFrame:
-        info = self._fitted().info
-        if "groups" not in info:
-            raise AttributeError("this model was saved before profiles were kept: fit it again to have profile_")
-        return GroupProfiles.from_tree(info["groups"]).frame()
-
     @property
     def plan_(self) -> Plan:
         return self._fitted().plan
@@ -561,7 +543,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         made = fitted.plan
         config = made.config.tree()
         config["data"].pop("codes", None)  # which columns these are is found in the table
-        optimiser = config["optimiser"]
+        optimiser, symbols = config["optimiser"], fitted.info.get("symbols")
         model = cls(
             fitted.n_clusters,
             method=made.method,
@@ -571,6 +553,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
             batch_size=optimiser["batch_size"],
             learning_rate=optimiser["learning_rate"],
             config=config,
+            symbols=symbols if symbols is not None and len(symbols) > 1 else None,
             columns=fitted.info.get("columns"),
             image_shape=made.data.image_shape or None,
             encoder=encoder,
@@ -593,7 +576,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Dens
         info = self._fitted().info
         if "values" not in info:
             raise AttributeError("values_ is there after fit_examples: clusters of other fits have no names")
-        return np.array(info["values"])
+        if "names" not in info or not self.names_.undecided:
+            mixed = len({isinstance(value, str) for value in info["values"]}) > 1  # of several kinds of symbols
+            return np.array(info["values"], dtype=object if mixed else None)
+        return np.array([name.value if name.decided else None for name in self.names_.names], dtype=object)
+
+    @property
+    def names_(self) -> Names:
+        info = self._fitted().info
+        if "names" not in info:
+            raise AttributeError("names_ is there after fit_examples: clusters of other fits have no names")
+        return Names.from_tree(info["names"])
 
     @property
     def normalised_(self) -> bool:
@@ -646,8 +639,12 @@ def plan_rows(
     made = plan(DataProfile.of(x, image_shape), asked, starts)
     if encoding is None:
         return made, starts
-    decision = Decision("columns", encoding.summary(), "; ".join(encoding.notes) or "as they look")
-    return dataclasses.replace(made, decisions=(decision, *made.decisions)), starts
+    decisions = [Decision("columns", encoding.summary(), "; ".join(encoding.notes) or "as they look")]
+    aside = encoding.parts(starts.aside(made.config.data.scaling).tolist())
+    if aside:
+        why = "rows that are near by all other columns do not share them, so they would part every group"
+        decisions.append(Decision("groups", f"looked for without {', '.join(aside)}", why))
+    return dataclasses.replace(made, decisions=(*decisions, *made.decisions)), starts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A trained network with all it takes to use it: scaling, domain, chains, and how typical is typical."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from gedikit.assignment import Assignment
 from gedikit.building import build_network, precision
 from gedikit.components import as_tree
 from gedikit.config import Execution
-from gedikit.errors import UsageError
+from gedikit.errors import DataError, UsageError
 from gedikit.modalities import Scaler
 from gedikit.model import EnergyClassifier, frozen
 from gedikit.outlyingness import OutlierModel
@@ -157,6 +157,23 @@ class FittedModel:
     def posterior(self, x: NDArray[Any]) -> NDArray[np.float64]:
         probabilities = self._collect(x, lambda logits, _: torch.softmax(logits.double(), dim=-1))
         return probabilities.reshape(len(x), self.n_clusters)
+
+    def within_kinds(self, p: NDArray[np.float64], kinds: str | Iterable[str | None]) -> NDArray[np.float64]:
+        """p(y|x, kind) from p(y|x): `kinds` is the kind of symbols of all rows, or of each, None if unknown."""
+        symbols = self.info.get("symbols", {})
+        named = [kinds] * len(p) if isinstance(kinds, str) else list(kinds)
+        if len(named) != len(p):
+            raise DataError(f"there are {len(named)} kinds of {len(p)} rows")
+        unknown = [kind for kind in named if kind is not None and kind not in symbols]
+        if unknown:
+            has = ", ".join(symbols) or "none: it was not fitted to examples"
+            raise UsageError(f"there is no kind of symbols {unknown[0]!r}; the model has {has}")
+        sizes = [len(values) for values in symbols.values()]
+        own = {kind: np.repeat([kind == name for name in symbols], sizes) for kind in symbols}
+        allowed = np.stack([own.get(str(kind), np.ones(self.n_clusters, dtype=bool)) for kind in named])
+        p = np.where(allowed, p.clip(1e-300), 0.0)
+        within: NDArray[np.float64] = p / p.sum(1, keepdims=True)
+        return within
 
     def labels(self, x: NDArray[Any]) -> NDArray[np.int64]:
         return self._collect(x, lambda logits, _: logits.argmax(-1)).astype(np.int64)

@@ -60,6 +60,16 @@ class Known:
         """Rows with a label."""
         return np.empty(0, dtype=np.int64) if self.labels is None else np.flatnonzero(self.labels != UNKNOWN)
 
+    def agreeing(self, clusters: Int64[np.ndarray, " n"]) -> list[int]:
+        """Labels that most of their rows have as their cluster too."""
+        if self.labels is None:
+            return []
+        found = []
+        for label in np.unique(self.labels[self.labelled]).tolist():
+            if (clusters[self.labels == label] == label).mean() > 0.5:
+                found.append(label)
+        return found
+
     @property
     def guides(self) -> bool:
         """Whether it says anything about clusters."""

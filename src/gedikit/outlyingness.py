@@ -4,8 +4,8 @@ The distance to the k-th neighbour is the noise level at which k rows are seen f
 that have no neighbours, more see rows that have only each other. Outliers among the training rows must not make
 each other ordinary, nor any row itself: rows that are far from the bulk by the larger number are no neighbours of
 any, and copies of a row are none of its own. Columns with heavy tails are bent before (asinh). The logarithm of
-each distance is measured by how much typical rows differ, from the median to the lower quartile, and the two are
-added.
+each distance is measured by how much typical rows differ, from the median to the lower quartile, and the larger of
+the two is taken: a row is strange if it has no near neighbours, or if it and they are far from all others.
 """
 
 import math
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gedikit.errors import DataError
 
-NEIGHBOURS = (5, 20)
+NEIGHBOURS = (3, 20)
 _FAR_OUT = 4.0  # times as far above the median of the log-distance as that is above the lower quartile
 _MOST_FAR_OUT = 0.1  # of the rows; more are no outliers
 _ROWS, _WIDE = 5000, 100  # typical rows that are kept; fewer of more columns than this
@@ -69,7 +69,7 @@ class OutlierModel:
         kept = looked_at[~_far_out(looked_at, most)][:most]
         distances = _log_distances(kept, looked_at)
         middle, width = _spread(distances)
-        strange = ((distances - middle) / width).sum(1)
+        strange = ((distances - middle) / width).amax(1)
         quantiles = strange.quantile(torch.linspace(0, 1, _QUANTILES, dtype=torch.float64))
         return cls(bent, shift, scale, kept, middle, width, quantiles)
 
@@ -112,7 +112,7 @@ class OutlierModel:
         return (torch.where(self.bent > 0, torch.asinh(x), x) - self.shift) / self.scale
 
     def _strangeness(self, shaped: Tensor) -> Tensor:
-        return ((_log_distances(self.rows, shaped) - self.middle) / self.width).sum(1)
+        return ((_log_distances(self.rows, shaped) - self.middle) / self.width).amax(1)
 
     def tensors(self) -> dict[str, Tensor]:
         own = ("bent", "shift", "scale", "rows", "middle", "width", "quantiles")

@@ -10,7 +10,7 @@ import signal
 import tomllib
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -49,6 +49,7 @@ class RunConfig:
     encoding: TableEncoding | None = None  # where rows stand for a table
     features: FeatureNetwork | None = None  # where rows are features of pictures: what computes them
     labels_from: str = ""  # where labels of pictures come from, if there are any
+    beside: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what comes with rows, such as labels
 
     def to_toml(self) -> str:
         head = {
@@ -62,11 +63,11 @@ class RunConfig:
             "imports": list(self.imports),
             **({"labels_from": self.labels_from} if self.labels_from else {}),
         }
+        beside = {"beside": self.beside} if self.beside else {}
         pictures = {} if self.features is None else {"features": as_tree(self.features)}
         table = {} if self.encoding is None else {"table": self.encoding.tree()}
-        return to_toml(
-            {**head, **_as_sections(self.plan), "execution": as_tree(self.execution), **pictures, **table}
-        )
+        sections = {**_as_sections(self.plan), "execution": as_tree(self.execution)}
+        return to_toml({**head, **sections, **pictures, **table, **beside})
 
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
@@ -96,6 +97,7 @@ class RunConfig:
                 encoding=TableEncoding.from_tree(table["table"]) if "table" in table else None,
                 features=_features(table["features"]) if "features" in table else None,
                 labels_from=table.get("labels_from", ""),
+                beside=table.get("beside", {}),
             )
 
 

@@ -15,6 +15,10 @@ from gedikit.image_graphs import ALIKE, ImageGraphs, image_graphs
 from gedikit.known import Known
 from gedikit.modalities.scaling import Scaler
 from gedikit.partitions import BALANCED, NumberChoice, PartitionChoice, choose_number, choose_partition
+from gedikit.partitions.choice import choose_among
+from gedikit.partitions.neighbourhood import Neighbourhood
+from gedikit.partitions.number import choose_number_among
+from gedikit.partitions.telling import telling_columns
 from gedikit.views.image_similarity import MEASURES
 from gedikit.views.neighbours import NeighbourGraph, neighbour_graph
 
@@ -77,10 +81,15 @@ class ImageStart(Start):
 
 
 class Starts:
-    """Partitions of one data set, each found once; `codes` are columns that are not scaled."""
+    """Partitions of one data set, each found once; `codes` are columns that are not scaled.
+
+    `near` has who is near whom among the rows, by the way they are scaled, as far as partitions were looked for.
+    """
 
     def __init__(self, x: NDArray[np.generic], seed: int, codes: Sequence[int] = (), known: Known | None = None):
         self._x, self._seed, self._codes, self._known = x, seed, codes, known
+        self.near: dict[str, Neighbourhood] = {}
+        self._columns: dict[str, Int64[np.ndarray, " c"]] = {}
         self._found: dict[tuple[int | None, str, tuple[float, ...]], Start] = {}
         self._of_images: dict[tuple[tuple[int, ...], float | None], ImageStarts] = {}
 
@@ -90,6 +99,17 @@ class Starts:
         if key not in self._of_images:
             self._of_images[key] = ImageStarts(self._x, shape, fill, self._seed, self._known)
         return self._of_images[key]
+
+    def telling(self, rows: Float[np.ndarray, "n d"], scaling: str) -> Float[np.ndarray, "n c"]:
+        """Columns of the rows, scaled as `scaling` says, that groups are looked for by."""
+        if scaling not in self._columns:
+            self._columns[scaling] = telling_columns(rows, self._codes, self._seed)
+        columns = self._columns[scaling]
+        return rows if len(columns) == rows.shape[1] else rows[:, columns]
+
+    def aside(self, scaling: str) -> Int64[np.ndarray, " c"]:
+        """Columns that play no part in that: categories that the others say little of. None before a search."""
+        return np.setdiff1d(np.arange(self._x.shape[1]), self._columns.get(scaling, np.arange(self._x.shape[1])))
 
     def find(
         self, n_clusters: int | None, scaling: str, prior: Sequence[float] | NDArray[np.floating] | None = None
@@ -103,15 +123,19 @@ class Starts:
     def _search(
         self, n_clusters: int | None, scaling: str, prior: Sequence[float] | NDArray[np.floating] | None
     ) -> Start:
-        points = Scaler.fit(self._x, scaling, self._codes).transform(self._x)
+        def points() -> NDArray[np.float32]:
+            return self.telling(Scaler.fit(self._x, scaling, self._codes).transform(self._x), scaling)
 
         def graph() -> NeighbourGraph:
-            return neighbour_graph(points, torch.Generator().manual_seed(self._seed), max_anchors=_MAX_ANCHORS)
+            return neighbour_graph(points(), torch.Generator().manual_seed(self._seed), max_anchors=_MAX_ANCHORS)
 
+        if scaling not in self.near:
+            self.near[scaling] = Neighbourhood.of_points(points(), self._seed)
+        near = self.near[scaling]
         if n_clusters is not None:
-            choice = choose_partition(points, n_clusters, seed=self._seed, prior=prior)
+            choice = choose_among(near, n_clusters, seed=self._seed, prior=prior)
             return _guided(Start(choice), self._known, graph)
-        number = choose_number(points, seed=self._seed)
+        number = choose_number_among(near, seed=self._seed)
         start = Start(number.choice, number)
         if self._known is not None:
             if number.n_clusters < self._known.n_labels:

@@ -9,6 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from forked import failed, gedikit
+from typer.main import get_command
+
+from gedikit.cli.app import app
+from gedikit.cli.request import FitRequest
 
 QUICK = ("--set=sampler.samples=50", "--set=sampler.bank=500", "--set=optimiser.batch_size=50")
 PLUGIN = '''
@@ -255,3 +259,17 @@ def test_components_of_ones_own_are_listed(plugin):
     made = json.loads(gedikit("plan", "moons", "--json", *asked).stdout)
     assert made["stages"][0]["terms"] == ["invariance", "prior", "flat"]
     assert made["needs"] == {"objectives.flat": "mine"}
+
+
+def test_plan_can_be_asked_for_whatever_fit_can():
+    commands = get_command(app).commands
+    fit, plan = ({name for p in commands[command].params for name in p.opts} for command in ("fit", "plan"))
+    about_running = {"--device", "--out", "--resume", "--evaluate-every", "--strict", "--verbose", "-v"}
+    assert fit - plan == about_running
+    assert plan <= fit
+    assert len(plan) > 20
+
+
+def test_options_that_were_given_are_named_as_they_are_typed():
+    request = FitRequest(seed=0, assignments=["a=1"], ids="i", image_size=3, labels_from="folders", imports=["x"])
+    assert request.given() == ["--seed", "--set", "--image-size", "--id", "--labels-from", "--import"]

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from gedikit import GEDI, progress
 from gedikit.callbacks import Callback
-from gedikit.cli.fitting import FitRequest, _cheaper, planned
+from gedikit.cli.fitting import _cheaper, planned
+from gedikit.cli.request import FitRequest
 from gedikit.data.toy import moons
 from gedikit.progress import Forecast, duration
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gedikit.cli.fitting import FitRequest, planned
+from gedikit.cli.fitting import planned
+from gedikit.cli.request import FitRequest
 from gedikit.errors import UsageError
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 import tomllib
@@ -160,6 +161,39 @@ def test_a_table_is_resumed_as_it_was_encoded(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "resuming at iteration" in done.stderr
     assert (killed / "labels.csv").read_text() == (whole / "labels.csv").read_text()
+
+
+def unfinished(run: Path, copy: Path) -> Path:
+    """A run as an interruption leaves it."""
+    shutil.copytree(run, copy)
+    (copy / "model.safetensors").unlink()
+    return copy
+
+
+def test_labels_and_ids_that_changed_since_are_told_by_resuming(folder, tmp_path):
+    table = read(folder / "customers.csv")
+    same = gedikit("fit", "--resume", "--out", unfinished(folder / "run", tmp_path / "same"))
+    assert same.returncode == 0, same.stderr
+    assert "have changed" not in same.stderr
+    table.loc[7, "kind"], table.loc[8, "customer"] = "student?", "C9999"
+    table.to_csv(tmp_path / "new.csv", index=False, sep=";", decimal=",")
+    done = gedikit("fit", tmp_path / "new.csv", "--resume", "--out", unfinished(folder / "run", tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert f"labels and ids in {tmp_path / 'new.csv'} have changed since the run began" in done.stderr
+    assert pd.read_csv(tmp_path / "run" / "labels.csv")["customer"][8] == "C9999"
+
+
+def test_labels_that_are_learned_from_may_not_change_by_resuming(folder, tmp_path):
+    table = read(folder / "customers.csv")
+    table.loc[6:, "kind"] = None
+    table.to_csv(tmp_path / "few.csv", index=False, sep=";", decimal=",")
+    out = tmp_path / "run"
+    done = gedikit("fit", tmp_path / "few.csv", "--clusters", 2, "--known", "kind", "--iters", 40, "--out", out)
+    assert done.returncode == 0, done.stderr
+    table.loc[100, "kind"] = "student"
+    table.to_csv(tmp_path / "few.csv", index=False, sep=";", decimal=",")
+    resumed = gedikit("fit", "--resume", "--out", unfinished(out, tmp_path / "cut"))
+    failed(resumed, 2, "learns from labels", "are not the same as when it began")
 
 
 def test_an_array_with_gaps_is_fitted_and_predicted(tmp_path):

@@ -1,11 +1,14 @@
 """What every kind of data must do: rows to what a network takes, and back."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 from contract_cases import ROWS, SHAPE, each, images, seeded
 from gedikit.modalities import Modality, PreparedData, modalities
+from gedikit.modalities.scaling import MODES
 
 every = pytest.mark.parametrize("modality", each(modalities))
 kinds = pytest.mark.parametrize("kind", ["bytes", "numbers"])
@@ -96,3 +99,15 @@ def test_how_long_chains_run_is_a_number(modality):
     assert modality.sampling_steps("noise", 5) >= modality.sampling_steps("buffer", 5) > 0
     assert modality.chains_at_once > 0
     assert modality.diagnosed_rows > 0
+
+
+@every
+def test_columns_of_codes_keep_their_size_where_there_are_any(modality):
+    assert modality.scaling in MODES
+    assert modality.codes == ()
+    if "codes" not in {field.name for field in dataclasses.fields(modality)}:
+        return  # rows of images have no columns
+    data = modality.replace(codes=(0,)).prepare(raw("numbers"), seeded(0))
+    assert data.scaler.scale[0] == 1
+    assert data.scaler.mean[0] == pytest.approx(0 if modality.scaling == "none" else raw("numbers")[:, 0].mean())
+    assert (data.scaler.scale[1:] != 1).all() == (modality.scaling != "none")

@@ -43,7 +43,8 @@ class Case:
         phases = {self.objective.name: self.objective.phase(iteration, BATCH)}
         wanted = (view, *others)[: self.objective.n_views]
         step = self.ready.step
-        return BatchOutputs(state, batch[0], x, view, wanted, None, step.log_prior, step.held_out, phases)
+        rows, drawn = batch[:2]
+        return BatchOutputs(state, rows, x, view, wanted, None, step.log_prior, step.held_out, phases, drawn)
 
     def trainer(self, state: TrainState) -> Trainer:
         return Trainer(state, self.ready.views)
@@ -210,6 +211,7 @@ def side_by_side(alone: list[tuple[Case, TrainState, BatchOutputs]]) -> tuple[Tr
         torch.stack([made.ready.step.log_prior for made, *_ in alone]),
         alone[0][0].ready.step.held_out,
         outs[0].phases,
+        torch.stack([out.drawn for out in outs]),
     )
 
 
@@ -228,6 +230,7 @@ def test_a_batch_of_its_fewest_rows_has_a_loss(objective):
         out.log_prior,
         made.ready.step.held_out,
         out.phases,
+        out.drawn[: n // 2] if objective.needs_examples else None,
     )
     value, _ = made.objective(few, memory)
     assert value.shape == ()

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import make_circles, make_moons
+from sklearn.datasets import load_iris, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from gedikit.errors import DataError, UsageError
+from gedikit.modalities.scaling import Scaler
 from gedikit.partitions import choose_number, choose_partition
 from gedikit.partitions.choice import agreements, mean_conductance
 from gedikit.partitions.neighbourhood import Neighbourhood
@@ -147,3 +148,13 @@ def test_copies_of_few_points_are_as_many_groups():
     found = choose_number(points[y], seed=0)
     assert found.n_clusters == 3
     assert found.choice.chosen.labels.tolist() == y.tolist()
+
+
+def test_a_single_row_is_no_group_where_others_are_as_good():
+    """Of iris, expected agreement alone would cut off one row and leave two of the three species together."""
+    x = load_iris().data
+    choice = choose_partition(Scaler.fit(x).transform(x), 3, seed=0)
+    cut_off = [p for p in choice.candidates if np.bincount(p.labels).min() == 1]
+    assert max(p.agreement for p in cut_off) > choice.chosen.agreement, "one of these would have been chosen"
+    assert np.bincount(choice.chosen.labels).min() > 1
+    assert choice.chosen.criterion < min(p.criterion for p in cut_off)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from symbolic_cases import draw
 
+from gedikit.errors import UsageError
 from gedikit.symbolic.budget import Budget
 from gedikit.symbolic.compiled import Compiled
 from gedikit.symbolic.compiler import compiled
@@ -62,7 +64,7 @@ def satisfied(formula, log_p) -> dict[tuple[int, ...], float]:
 
 
 def circuit_of(formula):
-    return compiled([formula], VARIABLES, Budget(60, 10**6))
+    return compiled([formula], Budget(60, 10**6)).circuit(VARIABLES)
 
 
 def columns(log_p) -> torch.Tensor:
@@ -144,3 +146,20 @@ def test_an_interrupt_ends_the_compilation():
     with pytest.raises(KeyboardInterrupt):
         budget.spend_on(work)
     assert stopped.wait(10)
+
+
+def test_a_diagram_beyond_the_limit_says_how_large_it_would_be():
+    """Six choices among eight values that all differ: before the last, five have to be remembered."""
+    choices = [Variable(f"x{i}", tuple(range(8))) for i in range(6)]
+    apart = [
+        Not(Some(tuple(All((Is(a, v), Is(b, v))) for v in range(8)))) for a, b in itertools.combinations(choices, 2)
+    ]
+    with pytest.raises(UsageError) as error:
+        compiled([All(tuple(apart))], Budget(60, 3000))
+    said = re.search(
+        r"(\d+)% of its steps were done.* would be (\S+) nodes or more, at most (\S+),", str(error.value)
+    )
+    assert 0 < int(said[1]) < 100
+    assert 3000 <= float(said[2]) < float(said[3]) == float(f"{6 * 8**5:.1g}")
+    assert "5 values have to be remembered at once (x0, x1, x2, x3, …)" in str(error.value)
+    assert len(compiled([All(tuple(apart))], Budget(60, 10**6)).nodes) < 6 * 8**5

@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "symbolic.md"
 
 def test_the_examples_of_the_page_run():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 10
     names: dict[str, object] = {}
     for block in blocks:
         if ">>>" in block:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 from naming_cases import (
-    CPU,
     FEW,
     RULES,
     SUMS,
     WEIGHTS,
+    OneKind,
+    as_seen,
     long_addition,
-    model,
     random_shows,
     seen,
     weighted,
@@ -50,7 +50,7 @@ def less(a: int, b: int) -> float:
 @pytest.mark.parametrize("rule", RULES)
 def test_probabilities_for_given_clusters_are_those_of_going_through_all_tuples(rule):
     clusters = torch.tensor(list(itertools.product(range(4), repeat=3)))
-    examples = model(weighted(), clusters, 4, rule)
+    examples = OneKind(weighted(), clusters, 4, rule)
     shows = random_shows(3, 4, starts=5)
     log_evidence, posterior = examples.evaluate(shows.log())
     for s, (pattern, example) in itertools.product(range(5), enumerate(examples.patterns)):
@@ -73,7 +73,7 @@ def test_facts_and_evidence_are_the_weights_of_tuples(rule):
     """
     weights = {(a, b, c): (0.25 + 0.75 * (a + b == c)) * (0.2 + 0.8 * (a == 0)) for a, b, c in ANY_THREE}
     clusters = torch.randint(4, (6, 3), generator=torch.Generator().manual_seed(0))
-    examples = model(Constraint.from_program(program, "sum(a, b, c)"), clusters, 4, rule)
+    examples = OneKind(Constraint.from_program(program, "sum(a, b, c)"), clusters, 4, rule)
     shows = random_shows(3, 4)
     log_evidence, posterior = examples.evaluate(shows.log())
     for pattern, example in enumerate(examples.patterns):
@@ -106,18 +106,18 @@ def test_a_circuit_says_what_its_tuples_say(name):
     constraint = SMALL[name]()
     n_values, n_variables = constraint.variables[0].size, len(constraint.variables)
     clusters = torch.randint(6, (20, n_variables), generator=torch.Generator().manual_seed(0))
-    tuples, circuit = (model(constraint, clusters, 6, rule) for rule in RULES)
+    tuples, circuit = (OneKind(constraint, clusters, 6, rule) for rule in RULES)
     shows = random_shows(n_values, 6, starts=4)
     for found, expected in zip(circuit.evaluate(shows.log()), tuples.evaluate(shows.log()), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-    climbed = [naming._climbed(shows, m, 0.1, 5) for m in (tuples, circuit)]
+    climbed = [m.climbed(shows, 0.1, 5) for m in (tuples, circuit)]
     torch.testing.assert_close(*climbed, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(*(naming._log_likelihoods(shows, m) for m in (tuples, circuit)))
+    torch.testing.assert_close(*(m.log_likelihoods(shows) for m in (tuples, circuit)))
 
 
 def test_long_additions_are_what_a_sum_over_all_of_them_says():
     _, clusters = seen(12, 15, 0.2, 0, SUMS)
-    examples = model(long_addition(), clusters, 15, naming._ByCircuit)
+    examples = OneKind(long_addition(), clusters, 15, naming._ByCircuit)
     shows = random_shows(10, 15)
     log_evidence, posterior = examples.evaluate(shows.log())
     for pattern, example in enumerate(examples.patterns):
@@ -136,7 +136,7 @@ def test_expected_rows_count_every_example(rule):
     for example in clusters:
         for cluster, posterior in zip(example, by_hand(share, shows[0], example)[1], strict=True):
             expected[:, cluster] += posterior
-    found = model(weighted(), clusters, 4, rule).expected_rows(shows.log())
+    found = OneKind(weighted(), clusters, 4, rule).expected_rows(shows.log())
     torch.testing.assert_close(found[0], expected)
 
 
@@ -144,7 +144,7 @@ def test_expected_rows_count_every_example(rule):
 def test_products_too_small_for_their_type_are_not_lost(rule):
     """An even number of ones among 12, each cluster shown with a probability of e⁻²⁰ or e⁻²⁵: e⁻²⁴⁰ at most."""
     constraint = Constraint(lambda *x: sum(x) % 2 == 0, (2,) * 12)
-    examples = model(constraint, torch.zeros(1, 12, dtype=torch.int64), 2, rule)
+    examples = OneKind(constraint, torch.zeros(1, 12, dtype=torch.int64), 2, rule)
     log_evidence, posterior = examples.evaluate(torch.tensor([[[-20.0, 0.0], [-25.0, 0.0]]]))
     ratio = math.exp(-5)
     even, odd = (((1 + ratio) ** n + (1 - ratio) ** n) / 2 for n in (12, 11))
@@ -225,7 +225,12 @@ def test_values_that_no_tuple_allows_show_every_cluster_alike():
     }.values(),
 )
 def test_few_tuples_are_gone_through_one_by_one(constraint, rule):
-    assert type(naming._rule(constraint(), CPU)) is rule
+    made = constraint()
+    n_variables = len(made.variables)
+    rules = naming._rules(
+        as_seen(made, torch.zeros(3, n_variables, dtype=torch.int64)), [(made.variables[0].size, 4)]
+    )
+    assert [type(one) for one, _ in rules] == [rule]
 
 
 def table(n: int, weight: float = 1.0) -> Constraint:

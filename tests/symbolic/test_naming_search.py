@@ -5,30 +5,30 @@ import math
 
 import pytest
 import torch
-from naming_cases import CPU, FEW, SUMS, long_addition, model, random_shows, seen, weighted
+from naming_cases import CPU, FEW, SUMS, OneKind, as_seen, long_addition, random_shows, seen, weighted
 from symbolic_cases import addition
 from torch import Tensor
 
-from gedikit.symbolic import Naming, name_clusters, naming
+from gedikit.symbolic import Constraint, Naming, name_clusters, naming
 
 
 def test_every_step_explains_the_examples_better():
-    examples = model(addition(), seen(50, 15, 0.3, 0)[1], 15)
+    examples = OneKind(addition(), seen(50, 15, 0.3, 0)[1], 15)
     shows = random_shows(10, 15, starts=8)
-    before = naming._log_likelihoods(shows, examples)
+    before = examples.log_likelihoods(shows)
     for _ in range(30):
-        shows = naming._climbed(shows, examples, 1e-9, 1)
-        now = naming._log_likelihoods(shows, examples)
+        shows = examples.climbed(shows, 1e-9, 1)
+        now = examples.log_likelihoods(shows)
         assert (now > before - 1e-6).all()
         before = now
 
 
 def test_smoothing_is_that_many_rows_of_every_value_over_all_clusters():
     clusters = torch.tensor([[0, 1, 1], [3, 2, 0], [2, 2, 2]])
-    examples, shows = model(weighted(), clusters, 5), random_shows(3, 5)
+    examples, shows = OneKind(weighted(), clusters, 5), random_shows(3, 5)
     rows = examples.expected_rows(shows.log())
     expected = (rows + 0.4) / (rows.sum(-1, keepdim=True) + 2)
-    torch.testing.assert_close(naming._climbed(shows, examples, 2.0, 1), expected)
+    torch.testing.assert_close(examples.climbed(shows, 2.0, 1), expected)
 
 
 def assert_same(a: Naming, b: Naming) -> None:
@@ -51,8 +51,10 @@ def test_blocks_do_not_change_the_result(work, monkeypatch):
     _, clusters = seen(40, 15, 0.2, 0)
     whole = name_clusters(addition(), clusters, 15, starts=30)
     sizes = []
-    evaluate = naming._Model.evaluate
-    monkeypatch.setattr(naming._Model, "evaluate", lambda m, shows: sizes.append(len(shows)) or evaluate(m, shows))
+    evaluate = naming._Part.evaluate
+    monkeypatch.setattr(
+        naming._Part, "evaluate", lambda m, shows: sizes.append(len(shows[0])) or evaluate(m, shows)
+    )
     monkeypatch.setattr(naming, "WORK", work)
     assert_same(name_clusters(addition(), clusters, 15, starts=30), whole)
     assert max(sizes) == max(1, work // (55 * len(clusters.unique(dim=0))))
@@ -66,8 +68,8 @@ def test_blocks_of_a_circuit_do_not_change_the_result(starts, patterns, monkeypa
     sizes = []
     call = naming._ByCircuit.__call__
 
-    def recorded(rule: naming._ByCircuit, shows: Tensor, part: Tensor) -> naming.Answer:
-        sizes.append((len(shows), len(part)))
+    def recorded(rule: naming._ByCircuit, shows: naming.Shows, part: naming._Seen) -> naming.Answer:
+        sizes.append((len(shows[0]), len(part.clusters)))
         return call(rule, shows, part)
 
     monkeypatch.setattr(naming._ByCircuit, "__call__", recorded)
@@ -82,9 +84,9 @@ def climbs(monkeypatch) -> list[tuple[Tensor, Tensor, naming._Model, int]]:
     calls = []
     climbed = naming._climbed
 
-    def recorded(shows: Tensor, examples: naming._Model, smoothing: float, steps: int) -> Tensor:
-        calls.append((shows, climbed(shows, examples, smoothing, steps), examples, steps))
-        return calls[-1][1]
+    def recorded(shows: naming.Shows, examples: naming._Model, smoothing: float, steps: int) -> naming.Shows:
+        calls.append((shows[0], climbed(shows, examples, smoothing, steps)[0], examples, steps))
+        return [calls[-1][1]]
 
     monkeypatch.setattr(naming, "_climbed", recorded)
     return calls
@@ -92,10 +94,10 @@ def climbs(monkeypatch) -> list[tuple[Tensor, Tensor, naming._Model, int]]:
 
 def assert_best_went_on(climbs: list[tuple[Tensor, Tensor, naming._Model, int]], found: Naming) -> None:
     for (_, before, *_), (kept, _, examples, _) in itertools.pairwise(climbs):
-        expected = naming._log_likelihoods(before, examples).sort(descending=True).values[: len(kept)]
-        torch.testing.assert_close(naming._log_likelihoods(kept, examples), expected)
+        expected = naming._log_likelihoods([before], examples).sort(descending=True).values[: len(kept)]
+        torch.testing.assert_close(naming._log_likelihoods([kept], examples), expected)
     _, finished, examples, _ = climbs[-1]
-    best, runner_up, *_ = naming._log_likelihoods(finished, examples).sort(descending=True).values.tolist()
+    best, runner_up, *_ = naming._log_likelihoods([finished], examples).sort(descending=True).values.tolist()
     assert (found.log_likelihood, found.runner_up) == (best, runner_up)
 
 
@@ -103,7 +105,7 @@ def test_the_best_after_a_few_steps_are_the_ones_that_go_on(climbs, monkeypatch)
     _, clusters = seen(40, 10, 0.2, 0)
     monkeypatch.setattr(naming, "FINALISTS", 3)
     found = name_clusters(addition(), clusters, 10, starts=12)
-    rounds = [(len(shows), int(examples.counts.sum()), steps) for shows, _, examples, steps in climbs]
+    rounds = [(len(shows), int(examples.parts[0].counts.sum()), steps) for shows, _, examples, steps in climbs]
     assert rounds == [(12, 40, 25), (3, 40, 55)]
     assert_best_went_on(climbs, found)
 
@@ -114,7 +116,7 @@ def test_a_circuit_gives_most_starts_up_by_part_of_the_examples(climbs, monkeypa
     for name, value in constants.items():
         monkeypatch.setattr(naming, name, value)
     found = name_clusters(addition(), clusters, 10, starts=20)
-    rounds = [(len(shows), int(examples.counts.sum()), steps) for shows, _, examples, steps in climbs]
+    rounds = [(len(shows), int(examples.parts[0].counts.sum()), steps) for shows, _, examples, steps in climbs]
     assert rounds == [(20, 12, 10), (6, 12, 15), (3, 30, 55)]
     assert_best_went_on(climbs, found)
     assert found.log_posterior.shape == (30, 3, 10)
@@ -123,7 +125,8 @@ def test_a_circuit_gives_most_starts_up_by_part_of_the_examples(climbs, monkeypa
 @pytest.mark.parametrize(("n_unknown", "size"), [(10, 100), (150, 100), (160, 107), (1000, 150)])
 def test_part_of_the_examples_has_two_rows_for_every_probability(n_unknown, size):
     clusters = torch.arange(450).reshape(150, 3)
-    part = naming._part(clusters, n_unknown, torch.Generator().manual_seed(0))
+    examples = as_seen(Constraint(lambda a, b, c: a + b == c, (3, 3, 3)), clusters)
+    part = naming._part([examples], n_unknown, torch.Generator().manual_seed(0))[0].clusters
     assert part.shape == (size, 3)
     assert len(part.unique()) == 3 * size  # none is drawn twice
     assert ((part[:, 0] % 3 == 0) & (part[:, 1:] - part[:, :1] == torch.tensor([1, 2])).all(1)).all()

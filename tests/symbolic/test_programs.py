@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 import torch
 from problog import get_evaluatable
+from problog.logic import Term
 from problog.program import PrologString
 from symbolic_cases import ADDITION, CARRY, DIGITS, NEURAL, addition, carry_query, draw, random_program
 from symbolic_cases import with_probabilities as numbers
 
 from gedikit.symbolic import Constraint
+from gedikit.symbolic.budget import Budget
+from gedikit.symbolic.formula import bottom_up
+from gedikit.symbolic.neural import clauses_of
+from gedikit.symbolic.program import _by_tables, grounded
 
 
 def carried(n: int) -> Constraint:
@@ -131,6 +136,93 @@ def test_a_query_may_be_negated():
     log_p = draw((10, 10, 10))
     negated = Constraint.from_program(ADDITION, "\\+ addition(a, b, c)").log_probability(log_p).exp().item()
     assert negated == pytest.approx(1 - addition().log_probability(log_p).exp().item())
+
+
+LONG = """
+nn(net, [X], Y, [0, 1, 2]) :: digit(X, Y).
+nn(light, [X]) :: bright(X).
+0.1::broken. 0.2::slip(X). 0.3::left(X); 0.6::right(X) :- bright(X).
+walk([], S) :- S =:= 1.
+walk([A|As], S) :-
+    digit(A, X), (bright(A), \\+ slip(A), T is (S + X) mod 3 ; \\+ bright(A), T = S, X \\= 2, not(broken)),
+    walk(As, T).
+walk([A|As], S) :- left(A), S >= 1, T is S - 1, walk(As, T).
+turn([A|_], B) :- right(A), pair(A, B).
+turn([_|As], B) :- turn(As, B).
+pair(x0, right). pair(x1, right). pair(x2, left).
+q(L) :- walk(L, 0), D = right, turn(L, D).
+"""
+
+
+def by_problog(monkeypatch, program: str, query: str) -> Constraint:
+    with monkeypatch.context() as patched:
+        patched.setattr("gedikit.symbolic.program._by_tables", lambda *_: None)
+        return Constraint.from_program(program, query)
+
+
+def in_fragment(program: str, query: str) -> bool:
+    clauses, declarations = clauses_of(program)
+    budget = Budget(60, 10**6)
+    return _by_tables(clauses, declarations, Term.from_string(query), budget) is not None
+
+
+def test_programs_grounded_by_tables_are_those_that_problog_grounds(monkeypatch):
+    """Recursion, facts, a disjunction with a body, negation, alternatives, arithmetic and unification."""
+    assert in_fragment(LONG, "q([x0,x1,x2])")
+    ours, theirs = Constraint.from_program(LONG, "q([x0,x1,x2])"), by_problog(monkeypatch, LONG, "q([x0,x1,x2])")
+    assert ours.variables == theirs.variables
+    same_function(ours, theirs)
+    log_p = draw([v.size for v in ours.variables])
+    explained = [c.explain(log_p, k=5).worlds for c in (ours, theirs)]
+    assert [w.values for w in explained[0]] == [w.values for w in explained[1]]
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_random_programs_are_grounded_alike(seed, monkeypatch):
+    program = NEURAL + random_program(seed)
+    ours, theirs = Constraint.from_program(program, "q"), by_problog(monkeypatch, program, "q")
+    assert set(ours.variables) == set(theirs.variables)
+    log_p = dict(zip(ours.variables, draw([v.size for v in ours.variables], (3,), seed), strict=True))
+    values = (c.log_probability([log_p[v] for v in c.variables]) for c in (ours, theirs))
+    torch.testing.assert_close(*values, rtol=1e-9, atol=1e-12)
+
+
+def test_many_random_programs_are_grounded_by_tables():
+    assert sum(in_fragment(NEURAL + random_program(seed), "q") for seed in range(40, 60)) >= 5
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "q :- r.\nr :- q.\nr :- digit(a, 1).",
+        "q :- digit(a, 1).\nr :- digit(a, 2).\nevidence(\\+ r).",
+        ":- use_module(library(lists)).\nq :- digit(a, X), member(X, [1]).",
+        "p(X, X).\nq :- p(Y, Z), digit(a, Y), Z = 1.",
+        "q :- digit(a, X), between(1, 1, X).",
+        "p('b').\nq :- p('b'), digit(a, 1).",
+        "q :- \\+ (digit(a, X), X =\\= 1).",
+    ],
+)
+def test_what_tables_do_not_ground_is_left_to_problog(program):
+    """All of them say that a is 1, the second one given that it is not 2."""
+    assert not in_fragment(DIGITS + program, "q")
+    log_p = draw((10,))
+    p = log_p[0].exp()
+    expected = p[1] / (1 - p[2]) if "evidence" in program else p[1]
+    found = Constraint.from_program(DIGITS + program, "q").log_probability(log_p).exp().item()
+    assert found == pytest.approx(expected.item())
+
+
+def test_grounding_grows_with_the_length_of_lists(monkeypatch):
+    """Also by ProbLog, whose own search for cycles takes the square of it."""
+
+    def sizes(n: int) -> int:
+        return sum(1 for _ in bottom_up(grounded(CARRY, carry_query(n), Budget(60, 10**6)).holds))
+
+    assert sizes(6) - sizes(4) == sizes(4) - sizes(2)
+    monkeypatch.setattr("gedikit.symbolic.program._by_tables", lambda *_: None)
+    monkeypatch.setattr("problog.formula.LogicDAG.create_from", None)  # is not called for what has no cycle
+    assert sizes(3) - sizes(2) == sizes(2) - sizes(1)
 
 
 def test_the_same_image_twice_in_a_query_is_one_variable():

@@ -282,8 +282,8 @@ REFUSED = {
         r"log_p has rows \(2,\): explain takes",
     ),
     "no worlds": (lambda: addition().explain([torch.zeros(10)] * 3, k=0), "k must be at least 1, not 0"),
-    "examples": (lambda: Examples(addition(), torch.zeros(2, 2).long()), r"numbers has shape \(2, 2\): give a row"),
-    "no examples": (lambda: Examples(addition(), torch.zeros(0, 3).long()), "numbers has no rows: give those of"),
+    "examples": (lambda: Examples(addition(), torch.zeros(2, 2).long()), r"examples has shape \(2, 2\): give a row"),
+    "no examples": (lambda: Examples(addition(), torch.zeros(0, 3).long()), "examples has no rows: give those of"),
     "no examples to name": (
         lambda: best_relabelling([torch.zeros(0, 10)] * 3, addition()),
         "log_p has no rows: give those of at least one example",
@@ -293,7 +293,7 @@ REFUSED = {
         "starts must be at least 1 and smoothing positive and finite, not 2000 and nan",
     ),
     "networks of examples": (
-        lambda: Examples(Constraint.from_program(TWO_NETWORKS, "q"), torch.tensor([[0, 1]])),
+        lambda: Examples(Constraint.from_program(TWO_NETWORKS, "q"), torch.tensor([[0, 1]])).images,
         "Examples needs variables with the same values and the same network",
     ),
     "networks to relabel": (
@@ -309,7 +309,7 @@ REFUSED = {
         "log_p has 4 rows: give one for each of 3 images",
     ),
     "two networks": (
-        lambda: Examples(Constraint(lambda a, b: a > b, (3, 2)), torch.tensor([[0, 1]])),
+        lambda: Examples(Constraint(lambda a, b: a > b, (3, 2)), torch.tensor([[0, 1]])).images,
         "Examples needs variables with the same values",
     ),
     "two networks to name": (

@@ -6,6 +6,7 @@ import torch
 from sklearn.datasets import make_blobs
 
 from gedikit.data.toy import moons
+from gedikit.partitions.neighbourhood import Neighbourhood
 from gedikit.training.evidence import gain_over_gaussian
 from gedikit.training.islands import Concern, look_at_islands
 
@@ -80,3 +81,17 @@ def test_the_gain_over_one_gaussian_is_in_nats():
     noised = torch.distributions.Normal(0, 1.25).log_prob(rows).sum(-1)
     wide = gain_over_gaussian(noised, rows, rows, 0.75)
     assert wide["gain_over_gaussian"] == pytest.approx(0, abs=0.01), "1 + 0.75² = 1.25²"
+
+
+def test_a_neighbourhood_of_the_same_rows_is_not_built_again(monkeypatch):
+    x, y = groups()
+    merged = np.where(y == 2, 1, y)
+    built, other = Neighbourhood.of_points(x, 0), Neighbourhood.of_points(x[:, ::-1].copy(), 0)
+    afresh = look_at_islands(x, merged, 0)
+    assert look_at_islands(x, merged, 0, other) == afresh, "one of other rows is of no use"
+
+    def again(*_: object) -> Neighbourhood:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(Neighbourhood, "of_points", again)
+    assert look_at_islands(x, merged, 0, built) == afresh

@@ -56,7 +56,7 @@ def labelled(x, rules, starts=150):
 def test_sums_alone_tell_most_digits(digits):
     x, y = digits
     examples = addition_examples(y, 60, 0)
-    targets = labelled(x, Rules(addition(), examples))
+    targets = labelled(x, Rules.of(addition(), examples))
     rows = np.unique(examples)
     assert (targets[rows].argmax(-1).numpy() == y[rows]).mean() > 0.85
     torch.testing.assert_close(targets[rows].sum(-1), torch.ones(len(rows)))
@@ -66,7 +66,7 @@ def test_sums_alone_tell_most_digits(digits):
 
 def test_training_begins_from_pseudo_labels_and_goes_on_with_the_rule(digits):
     x, y = digits
-    rules = Rules(addition(), addition_examples(y, 40, 0))
+    rules = Rules.of(addition(), addition_examples(y, 40, 0))
     asked = planned(x, "gedi-symbols", 10, rules, **SMALL, **{"optimiser.iterations": 20})
     history = fit(asked, x, execution=EVERY, rules=rules).history
     assert all("pseudo-labels" in row and "constraint" not in row for row in history.rows[:8])
@@ -75,7 +75,7 @@ def test_training_begins_from_pseudo_labels_and_goes_on_with_the_rule(digits):
 
 def test_the_prior_is_that_of_the_rule(digits):
     x, y = digits
-    rules = Rules(addition(), addition_examples(y, 40, 0))
+    rules = Rules.of(addition(), addition_examples(y, 40, 0))
     asked = planned(x, "nesy", 10, rules, **{"optimiser.iterations": 1, "optimiser.batch_size": 60})
     fitted = fit(asked, x, execution=EVERY, rules=rules).fitted
     np.testing.assert_allclose(fitted.prior, (21 - np.arange(10)) / 165, rtol=1e-6)

@@ -59,7 +59,7 @@ def test_the_rule_alone_is_satisfied_by_zero_for_everything():
 
 
 def prepared(constraint: Constraint, n_clusters: int, examples: np.ndarray, x: np.ndarray, **changes):
-    rules = Rules(constraint, examples)
+    rules = Rules.of(constraint, examples)
     asked = Asked(n_clusters, "gedi-symbols", config={**CONFIG, **changes}, examples=rules.profile())
     return prepare(plan(DataProfile.of(x), asked), x, execution=Execution(device="cpu"), rules=rules)
 
@@ -87,9 +87,9 @@ def test_rows_of_an_example_stay_together():
     [
         ("gedi", [[0, 1, 2]], UsageError, "'gedi' has no objective for rules: use one of nesy, gedi-nesy,"),
         ("nesy", [[0, 1]], UsageError, "one number for each of a, b, c"),
-        ("nesy", [[0, 1, 300]], DataError, "rows from 0 to 299, not 300"),
-        ("nesy", [[0, -1, 2]], DataError, "rows from 0 to 299, not -1"),
-        ("nesy", [[0, 1, 1]], DataError, "the same row twice"),
+        ("nesy", [[0, 1, 300]], DataError, "row 0 of examples names row 300 for c: X has rows from 0 to 299"),
+        ("nesy", [[0, 1, 2], [0, -2, 2]], DataError, "row 1 of examples names row -2 for b"),
+        ("nesy", [[0, 1, 2], [-1, -1, -1]], DataError, "row 1 of examples has no image"),
         ("nesy", [[0.9, 1.9, 2.9]], UsageError, "type float64: give whole numbers"),
         ("nesy", [[0, 1, 2], [3, 4]], UsageError, "rows of different lengths"),
         ("nesy", [["a", "b", "c"]], UsageError, "give whole numbers"),
@@ -163,7 +163,7 @@ def test_batches_hold_whole_examples():
     model = GEDI(3, method="nesy", max_iter=3, config={**ALONE, "optimiser.batch_size": 64})
     model.fit_examples(x, SUM, examples)
     assert model.plan_.config.optimiser.batch_size == 63
-    profile = Rules(SUM, examples).profile()
+    profile = Rules.of(SUM, examples).profile()
     for size, whole in ((1, 3), (3, 3), (400, 399)):
         asked = Asked(3, "nesy", config={"optimiser.batch_size": size}, examples=profile)
         assert plan(DataProfile.of(x), asked).config.optimiser.batch_size == whole
@@ -171,7 +171,7 @@ def test_batches_hold_whole_examples():
 
 def test_values_that_never_occur_keep_a_trace_of_the_prior():
     even = Constraint(lambda a, b: a == b and a != 2, domains=(3, 3))
-    prior = Rules(even, np.array([[0, 1]])).prior()
+    prior = Rules.of(even, np.array([[0, 1]])).prior()
     assert prior[2] < 1e-3 and prior[0] == prior[1] and prior.sum() == pytest.approx(1)
 
 

@@ -36,7 +36,7 @@ def views_of(data: np.ndarray, seed: int = 5, light=LIGHT, strong=STRONG, pixels
 def rows_of_epoch(views: ImageViews, epoch: int, size: int) -> list[list[int]]:
     per = batches_per_epoch(views.n_rows, size)
     batches = [views.batch(size, epoch * per + i, 0, UNUSED) for i in range(per)]
-    assert [int(b[2]) for b in batches] == [epoch] * per
+    assert [int(b[3]) for b in batches] == [epoch] * per
     return [b[0].tolist() for b in batches]
 
 
@@ -87,7 +87,7 @@ def test_batches_draw_nothing_from_the_generator():
 
 def test_a_batch_carries_the_bytes_of_its_rows():
     data = images()
-    rows, raw, _ = views_of(data).batch(5, 3, 0, UNUSED)
+    rows, _, raw, _ = views_of(data).batch(5, 3, 0, UNUSED)
     assert raw.dtype == torch.uint8
     assert np.array_equal(raw.numpy(), data[rows.numpy()])
 
@@ -99,7 +99,7 @@ def test_a_view_depends_on_seed_epoch_and_row_and_not_on_the_batch():
 
     def view(rows: list[int], views: ImageViews = views, epoch: torch.Tensor = epoch, number: int = 0):
         which = torch.tensor(rows)
-        return views((which, torch.from_numpy(data)[which], epoch), 0, UNUSED, number)
+        return views((which, which, torch.from_numpy(data)[which], epoch), 0, UNUSED, number)
 
     x, changed = view([7, 2, 11, 20])
     for rows, place_of_2 in (([2], 0), ([4, 5, 2], 2)):
@@ -128,8 +128,8 @@ def test_two_views_differ_and_have_noise_of_their_own():
 def test_x_is_changed_lightly_and_its_view_strongly():
     data = images(40)
     views = views_of(data, light=Augmentation(), strong=Augmentation(flip=1.0))
-    rows, raw, epoch = views.batch(40, 0, 0, UNUSED)
-    x, view = views((rows, raw, epoch), 0, UNUSED)
+    rows, drawn, raw, epoch = views.batch(40, 0, 0, UNUSED)
+    x, view = views((rows, drawn, raw, epoch), 0, UNUSED)
     plain = (torch.from_numpy(data)[rows].double() / 127.5 - 1).float()
     torch.testing.assert_close(x, plain, rtol=0, atol=1e-6)
     mirrored = plain.reshape(-1, *SHAPE).flip(2).flatten(1)

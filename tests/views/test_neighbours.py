@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from gedikit.data.toy import circles, moons, rings
-from gedikit.views.neighbours import neighbour_graph
+from gedikit.views.neighbours import _elimination_cost, neighbour_graph
 
 
 def blobs(n: int, each: int, apart: float = 100.0) -> tuple[np.ndarray, np.ndarray]:
@@ -73,3 +73,11 @@ def test_what_cannot_be_parted_has_no_clusters(generator):
 
 def test_one_cluster_is_everything(generator):
     assert (neighbour_graph(blobs(2, 20)[0], generator).clusters(1, seed=0) == 0).all()
+
+
+def test_factorising_is_cheap_where_points_have_few_dimensions_and_not_where_they_have_many(generator):
+    rng = np.random.default_rng(0)
+    few, many = (neighbour_graph(rng.normal(size=(3000, d)), generator).weights for d in (2, 20))
+    assert 20 * _elimination_cost(few) < _elimination_cost(many)
+    chain = neighbour_graph(np.arange(3000.0)[:, None], generator).weights
+    assert _elimination_cost(chain) < 3000 * 20**2  # at most 20 rows at once are linked

@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
+from gedikit.cli.request import FitRequest, Imports, LabelsFrom, asking_for_a_fit
+from gedikit.cli.rule_commands import add_rule_commands
+from gedikit.cli.tasks import add_tasks
 
 app = typer.Typer(
     name="gedikit",
@@ -26,120 +29,6 @@ Data = Annotated[
 RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]gedikit fit[/].")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", metavar="N")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", metavar="DEVICE")]
-Clusters = Annotated[
-    int | None,
-    typer.Option(
-        help="Number of clusters; else that of a built-in data set, or as many as are found.", metavar="N"
-    ),
-]
-MethodName = Annotated[
-    str | None,
-    typer.Option(
-        help="A name from [bold]gedikit methods[/], or objectives and a density, such as swav+cluster-energy.",
-        metavar="NAME",
-        show_default="gedi",
-    ),
-]
-OptionalSeed = Annotated[int | None, typer.Option(help="Same seed, same result.", metavar="N", show_default="0")]
-Iters = Annotated[int | None, typer.Option(help="Training iterations, instead of those of the plan.", metavar="N")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the data, instead of --iters.", metavar="N")]
-Budget = Annotated[
-    str | None,
-    typer.Option(
-        help="quick, default or best: how large the network is and how long it trains.",
-        metavar="BUDGET",
-        show_default="default",
-    ),
-]
-ViewsName = Annotated[
-    str | None,
-    typer.Option(
-        help="What the pictures are: photos, drawings, writing (in any colours) or things (on a plain background). "
-        "auto makes views that are safe for any picture, none leaves pictures as they are.",
-        metavar="KIND",
-        show_default="auto",
-    ),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="SECTION.NAME=VALUE", help="Change a setting ([bold]gedikit settings[/]); may be repeated."
-    ),
-]
-Prior = Annotated[
-    str | None,
-    typer.Option(
-        help="Expected shares of the clusters: auto (from the data), uniform, or such as 0.5,0.3,0.2.",
-        metavar="SHARES",
-        show_default="auto",
-    ),
-]
-OptionalDevice = Annotated[
-    str | None, typer.Option(help="auto, cpu or cuda.", metavar="DEVICE", show_default="auto")
-]
-ImageSize = Annotated[
-    int | None,
-    typer.Option(
-        help="Height and width that pictures of a folder are resized to.",
-        metavar="PIXELS",
-        show_default="32; with --features 160",
-    ),
-]
-Features = Annotated[
-    str | None,
-    typer.Option(
-        help="Describe pictures by a pretrained network instead of their pixels: efficientnet-lite0 (of the extra "
-        "pretrained), or one that --import registers.",
-        metavar="NETWORK",
-    ),
-]
-LabelsFrom = Annotated[
-    str | None,
-    typer.Option(help="folders: names of sub-folders are labels to compare the clusters with.", metavar="folders"),
-]
-LearnedColumns = Annotated[
-    str | None,
-    typer.Option("--columns", help="Columns of a table to learn from, separated by commas.", metavar="NAMES"),
-]
-DroppedColumns = Annotated[
-    str | None, typer.Option("--drop", help="Columns to leave out, separated by commas.", metavar="NAMES")
-]
-IdColumns = Annotated[
-    str | None,
-    typer.Option("--id", help="Columns to pass through to outputs and not to train on.", metavar="NAMES"),
-]
-LabelColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--label",
-        help='Column that is kept for evaluation; "" if there is none.',
-        metavar="NAME",
-        show_default="label, labels, target, class or y",
-    ),
-]
-KnownColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--known",
-        help="Column with the labels of some rows, empty for the others: learned from, one cluster a value.",
-        metavar="NAME",
-    ),
-]
-ColumnTypes = Annotated[
-    str | None,
-    typer.Option(
-        "--types",
-        help="Types of columns that are not what they look like, such as region=category,born=date: number, "
-        "boolean, category, date, id or label.",
-        metavar="NAME=TYPE,…",
-    ),
-]
-Imports = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--import", metavar="FILE", help="A Python file or module that registers components; may be repeated."
-    ),
-]
 # flags have no value, and some versions of the parser would show one
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", metavar="")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress, only errors.", metavar="")]
@@ -192,37 +81,20 @@ def demo(
 
 
 @app.command()
+@asking_for_a_fit()
 def fit(
     data: Annotated[
         str | None,
         typer.Argument(help="A built-in data set, a file or a folder of pictures; not needed with --resume."),
     ] = None,
-    clusters: Clusters = None,
-    method: MethodName = None,
-    seed: OptionalSeed = None,
-    iters: Iters = None,
-    epochs: Epochs = None,
-    budget: Budget = None,
-    views: ViewsName = None,
+    *,
+    request: FitRequest,
     out: Annotated[
         Path | None, typer.Option(help="Run directory.", metavar="DIR", show_default="runs/DATA-METHOD-SEED")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out after an interruption.", metavar="")
     ] = False,
-    settings: Assignments = None,
-    prior: Prior = None,
-    device: OptionalDevice = None,
-    image_size: ImageSize = None,
-    columns: LearnedColumns = None,
-    drop: DroppedColumns = None,
-    ids: IdColumns = None,
-    label: LabelColumn = None,
-    types: ColumnTypes = None,
-    features: Features = None,
-    labels_from: LabelsFrom = None,
-    known: KnownColumn = None,
-    imports: Imports = None,
     evaluate_every: Annotated[
         int,
         typer.Option(
@@ -241,84 +113,18 @@ def fit(
     from gedikit.cli import fitting
 
     set_output(quiet, verbose)
-    request = fitting.FitRequest(
-        clusters,
-        method,
-        seed,
-        iters,
-        epochs,
-        settings or [],
-        prior,
-        device,
-        image_size,
-        views,
-        budget,
-        imports or [],
-        columns,
-        drop,
-        ids,
-        label,
-        types,
-        features,
-        labels_from,
-        known,
-    )
     fitting.fit(
         data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
     )
 
 
 @app.command()
-def plan(
-    data: Data,
-    clusters: Clusters = None,
-    method: MethodName = None,
-    seed: OptionalSeed = None,
-    iters: Iters = None,
-    epochs: Epochs = None,
-    budget: Budget = None,
-    views: ViewsName = None,
-    settings: Assignments = None,
-    prior: Prior = None,
-    image_size: ImageSize = None,
-    columns: LearnedColumns = None,
-    drop: DroppedColumns = None,
-    ids: IdColumns = None,
-    label: LabelColumn = None,
-    types: ColumnTypes = None,
-    features: Features = None,
-    labels_from: LabelsFrom = None,
-    known: KnownColumn = None,
-    imports: Imports = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@asking_for_a_fit(but=("device",))
+def plan(data: Data, *, request: FitRequest, as_json: Json = False, quiet: Quiet = False) -> None:
     """Show what [bold]gedikit fit[/] would do with the data, and why, without training."""
     from gedikit.cli import fitting
 
     set_output(quiet, False)
-    request = fitting.FitRequest(
-        clusters,
-        method,
-        seed,
-        iters,
-        epochs,
-        settings or [],
-        prior,
-        None,
-        image_size,
-        views,
-        budget,
-        imports or [],
-        columns,
-        drop,
-        ids,
-        label,
-        types,
-        features,
-        labels_from,
-        known,
-    )
     fitting.show_plan(data, request, as_json=as_json)
 
 
@@ -585,6 +391,144 @@ def reproduce_addition(
     typer.echo(addition.reproduce(request, Console(stderr=True), examples or [], sums, printed=printed))
 
 
+ImageSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data", help="svhn, cifar10, cifar100, mnist or fashion-mnist; may be repeated.", metavar="NAME"
+    ),
+]
+ImageMethods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        help="jem, barlow-twins, swav, gedi-no-gen, gedi, gedi-two-stage or gedi-as-printed; may be repeated.",
+        metavar="NAME",
+    ),
+]
+ImageSeeds = Annotated[list[int] | None, typer.Option("--seed", help="A seed; may be repeated.", metavar="N")]
+ImageResults = Annotated[
+    Path, typer.Option(help="Directory of the tables, with stored runs in runs/ below it.", metavar="DIR")
+]
+Minutes = Annotated[
+    float,
+    typer.Option(help="Stop after so long; the same command goes on.", metavar="N", show_default="no limit"),
+]
+Commit = Annotated[
+    str, typer.Option(help="What figures are said to be of.", metavar="NAME", show_default="that of the checkout")
+]
+Measured = Annotated[
+    bool,
+    typer.Option("--measure/--no-measure", help="Measure what was not, or take what is there.", metavar=""),
+]
+Small = Annotated[
+    bool, typer.Option("--small", help="Small networks, to try the command on a CPU.", metavar="", hidden=True)
+]
+
+
+@reproductions.command("images")
+def reproduce_images(
+    out: ImageResults = Path("runs/reproduce-images"),
+    data: ImageSets = None,
+    method: ImageMethods = None,
+    seed: ImageSeeds = None,
+    epochs: Annotated[
+        int, typer.Option(help="Passes over the data; 0 takes those planned for it.", metavar="N")
+    ] = 0,
+    minutes: Minutes = 0.0,
+    device: Device = "auto",
+    commit: Commit = "",
+    unfinished: Annotated[Path, typer.Option(help="Where runs are that are not finished.", metavar="DIR")] = Path(
+        "runs/unfinished"
+    ),
+    listed: Annotated[
+        bool, typer.Option("--list", help="Only say what is planned and what is stored.", metavar="")
+    ] = False,
+    checked: Annotated[
+        bool,
+        typer.Option(
+            "--check-losses", help="Only repeat the first 50 iterations of stored runs and compare.", metavar=""
+        ),
+    ] = False,
+    pretrained: Annotated[
+        bool,
+        typer.Option("--pretrained", help="Only write the models that gedikit.load_pretrained opens.", metavar=""),
+    ] = False,
+    fitted: Annotated[
+        bool, typer.Option("--fit/--no-fit", help="Fit what is not stored, or take what is there.", metavar="")
+    ] = True,
+    measured: Measured = True,
+    small: Small = False,
+) -> None:
+    """SVHN, CIFAR-10 and CIFAR-100: clusters and samples of five methods, GEDI also as printed.
+
+    Fits, then measures from stored weights, then writes the table; stopped anywhere, the same command goes on.
+    """
+    from rich.console import Console
+
+    from gedikit.paper.reproduce import images
+
+    told = Console(stderr=True)
+    place = images.place(out, unfinished, device, minutes, commit)
+    chosen = images.Selection(data or (), method or (), seed or (), epochs, small)
+    if listed:
+        images.show_states(chosen, place, Console())
+        return
+    if checked:
+        if not images.check_stored(chosen, place, told):
+            raise typer.Exit(1)
+        return
+    if pretrained:
+        images.write_pretrained(chosen, place, told)
+        return
+    if fitted and not images.fit_missing(chosen, place, told):
+        return
+    typer.echo(images.reproduce(chosen, place, told, measured=measured))
+
+
+@reproductions.command("ood")
+def reproduce_ood(
+    out: ImageResults = Path("runs/reproduce-images"),
+    data: ImageSets = None,
+    method: ImageMethods = None,
+    seed: ImageSeeds = None,
+    minutes: Minutes = 0.0,
+    device: Device = "auto",
+    commit: Commit = "",
+    measured: Measured = True,
+) -> None:
+    """Other images told apart by the fits of `gedikit reproduce images`: the paper's score and three others."""
+    from rich.console import Console
+
+    from gedikit.paper.reproduce import images
+
+    place = images.place(out, Path(), device, minutes, commit)
+    chosen = images.Selection(data or (), method or (), seed or ())
+    typer.echo(images.reproduce_ood(chosen, place, Console(stderr=True), measured=measured))
+
+
+@reproductions.command("probe")
+def reproduce_probe(
+    out: ImageResults = Path("runs/reproduce-images"),
+    data: ImageSets = None,
+    method: ImageMethods = None,
+    seed: ImageSeeds = None,
+    minutes: Minutes = 0.0,
+    device: Device = "auto",
+    commit: Commit = "",
+    measured: Measured = True,
+) -> None:
+    """A linear classifier and neighbours on the features of the fits of `gedikit reproduce images`."""
+    from rich.console import Console
+
+    from gedikit.paper.reproduce import images
+
+    place = images.place(out, Path(), device, minutes, commit)
+    chosen = images.Selection(data or (), method or (), seed or ())
+    typer.echo(images.reproduce_probe(chosen, place, Console(stderr=True), measured=measured))
+
+
+add_tasks(reproductions)
+add_rule_commands(app)
 app.add_typer(image_data, name="data")
 
 

@@ -1,10 +1,11 @@
 """The commands that train."""
 
 import dataclasses
+import hashlib
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gedikit.callbacks import Callback, ProgressLine
 from gedikit.cli import measuring
@@ -32,6 +33,7 @@ from gedikit.cli.loading import (
     unfinished_in_0_1,
 )
 from gedikit.cli.output import console, detail
+from gedikit.cli.request import FitRequest
 from gedikit.components import import_plugin, merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
@@ -55,54 +57,25 @@ from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fingerprint
 from gedikit.views.image_views import batches_per_epoch
 
+_LABELS = "labels"
 _OF_COLUMNS = ("--columns", "--drop", "--id", "--label", "--types", "--known")
 
 
-@dataclass(frozen=True)
-class FitRequest:
-    """What a command asks of a fit; None and empty mean that it was not said."""
+def _network(request: FitRequest) -> FeatureNetwork | None:
+    """What describes pictures, where it was named."""
+    return None if request.features is None else named_network(request.features, request.image_size)
 
-    clusters: int | None = None
-    method: str | None = None
-    seed: int | None = None
-    iters: int | None = None
-    epochs: int | None = None
-    assignments: Sequence[str] = ()
-    prior: str | None = None
-    device: str | None = None
-    image_size: int | None = None
-    views: str | None = None
-    budget: str | None = None
-    imports: Sequence[str] = ()
-    columns: str | None = None
-    drop: str | None = None
-    ids: str | None = None
-    label: str | None = None
-    types: str | None = None
-    features: str | None = None
-    labels_from: str | None = None
-    known: str | None = None
 
-    def given(self) -> list[str]:
-        """The options that were typed."""
-        spelled = {"assignments": "set", "imports": "import", "image_size": "image-size", "ids": "id"}
-        spelled["labels_from"] = "labels-from"
-        return [f"--{spelled.get(name, name)}" for name, value in vars(self).items() if value not in (None, (), [])]
-
-    def network(self) -> FeatureNetwork | None:
-        """What describes pictures, where it was named."""
-        return None if self.features is None else named_network(self.features, self.image_size)
-
-    def column_options(self, data: str) -> ColumnOptions:
-        """What was said about columns, which only tables have."""
-        if self.known is not None and self.label is not None:
-            raise UsageError("--known and --label are both about the column of labels: give one")
-        label = self.label if self.known is None else self.known
-        options = ColumnOptions.parse(self.columns, self.drop, self.ids, label, self.types)
-        if options != ColumnOptions() and (data in sources.BUILTIN or is_folder(data)):
-            said = [name for name in self.given() if name in _OF_COLUMNS]
-            raise UsageError(f"{', '.join(said)} is about columns of a table, which {data} is not")
-        return options
+def _column_options(request: FitRequest, data: str) -> ColumnOptions:
+    """What was said about columns, which only tables have."""
+    if request.known is not None and request.label is not None:
+        raise UsageError("--known and --label are both about the column of labels: give one")
+    label = request.label if request.known is None else request.known
+    options = ColumnOptions.parse(request.columns, request.drop, request.ids, label, request.types)
+    if options != ColumnOptions() and (data in sources.BUILTIN or is_folder(data)):
+        said = [name for name in request.given() if name in _OF_COLUMNS]
+        raise UsageError(f"{', '.join(said)} is about columns of a table, which {data} is not")
+    return options
 
 
 def demo(data: str, out: Path, seed: int) -> None:
@@ -173,7 +146,7 @@ class Planned:
 
 def planned(data: str, request: FitRequest) -> Planned:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
-    for module in request.imports:
+    for module in request.imports or []:
         import_plugin(module)
     changes, computed = _changes(data, request)
     seed = request.seed or 0
@@ -193,7 +166,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     execution = Execution.of({"device": request.device or "auto", **computed})
     resolve_device(execution.device)
     size = sources.IMAGE_SIZE if request.image_size is None else request.image_size
-    network = request.network()
+    network = _network(request)
     if network is not None:  # numbers of one network have one unit
         asked = dataclasses.replace(asked, config=merge({"data": {"scaling": "global"}}, dict(asked.config)))
     labels_from = "" if request.labels_from is None else check_labels_from(request.labels_from, data)
@@ -201,7 +174,7 @@ def planned(data: str, request: FitRequest) -> Planned:
         data,
         seed,
         image_size=size,
-        options=request.column_options(data),
+        options=_column_options(request, data),
         network=network,
         labels_from=labels_from,
         device=execution.device,
@@ -220,12 +193,13 @@ def planned(data: str, request: FitRequest) -> Planned:
         columns=dataset.columns,
         image_shape=pictures if dataset.x.dtype == np.uint8 else (),
         fingerprint=fingerprint(dataset.x),
-        imports=tuple(_whole_path(module) for module in request.imports),
+        imports=tuple(_whole_path(module) for module in request.imports or []),
         plan=made,
         execution=execution,
         encoding=dataset.encoding,
         features=network,
         labels_from=labels_from,
+        beside=_beside(dataset),
     )
     return Planned(config, dataset, asked, starts)
 
@@ -262,7 +236,7 @@ def _changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, 
             raise UsageError(f"{name} must be at least 1, not {value}")
     if request.image_size is not None and request.features is None and not is_folder(data):
         raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
-    changes, computed = split_execution(parse_assignments(request.assignments))
+    changes, computed = split_execution(parse_assignments(request.assignments or []))
     if request.iters is not None:
         changes = merge(changes, expand({"optimiser.iterations": request.iters, "optimiser.epochs": 0}))
     if request.epochs is not None:
@@ -306,9 +280,33 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
         raise UsageError(unfinished_in_0_1(out))
     dataset = rows_of(run, config, data or config.source)
+    source = data or config.source
     if fingerprint(dataset.x) != config.fingerprint:
-        raise UsageError(f"{out} was trained on other data than is in {data or config.source} now")
+        raise UsageError(f"{out} was trained on other data than is in {source} now")
+    now = _beside(dataset)
+    changed = [name for name, before in config.beside.items() if now.get(name) != before]
+    if _LABELS in changed and _learns_labels(config):
+        raise UsageError(f"{out} learns from labels, and those in {source} are not the same as when it began")
+    if changed:
+        what = " and ".join(changed)
+        console.print(f"{what} in {source} have changed since the run began: outputs have them as they are now")
     return run, config, dataset
+
+
+def _beside(dataset: sources.Dataset) -> dict[str, str]:
+    """Fingerprints of what comes with the rows and goes into outputs; training on the rows does not see it."""
+    found = {_LABELS: dataset.y, "ids": dataset.ids, "names": np.array(dataset.names) if dataset.names else None}
+    return {name: _fingerprint_of_values(values) for name, values in found.items() if values is not None}
+
+
+def _fingerprint_of_values(values: ArrayLike) -> str:
+    """Tells whether two arrays or tables of any values are the same, as they are written."""
+    rows = pd.DataFrame(np.asarray(values)).to_csv(index=False)
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
+
+
+def _learns_labels(config: RunConfig) -> bool:
+    return any(objective.needs_labels for objective in config.plan.config.objectives.values())
 
 
 def _train(
@@ -338,7 +336,6 @@ def _train(
             followers += _evaluations(run, config, evaluate_every, len(dataset.x), line)
             history = run.history(up_to=at)
             encoding = config.encoding
-            labelled = any(objective.needs_labels for objective in made.config.objectives.values())
             model.fit_planned(
                 made,
                 dataset.x,
@@ -346,7 +343,7 @@ def _train(
                 encoding=encoding,
                 feature_names=[] if encoding is None else [column.name for column in encoding.columns],
                 starts=starts,
-                known=_known_labels(dataset) if labelled else None,
+                known=_known_labels(dataset) if _learns_labels(config) else None,
                 checkpoint=checkpoint,
                 history=history,
             )

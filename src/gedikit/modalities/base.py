@@ -44,6 +44,16 @@ class Modality(Component):
         """(height, width, channels) where rows are images, else ()."""
         return ()
 
+    @property
+    def scaling(self) -> str:
+        """How columns are brought to one size, one of `scaling.MODES`."""
+        return "auto"
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Columns of codes (booleans, categories, marks of gaps), which are centred and not scaled."""
+        return ()
+
     def prepare(self, x: NDArray[Any], generator: torch.Generator) -> PreparedData:
         raise NotImplementedError
 

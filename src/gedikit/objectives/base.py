@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from gedikit.components import Component, Registry, Tree, setting
 from gedikit.known import Known
 from gedikit.randomness import Randomness
+from gedikit.symbolic import Placed, Symbols
+from gedikit.symbolic.bundles import Bundles
 from gedikit.views.neighbours import Nearest, NeighbourGraph
 
 Memory = Mapping[str, Tensor]
@@ -27,6 +29,10 @@ class Outputs(Protocol):
     @property
     def rows(self) -> Int[Tensor, "*m b"]:
         """Row numbers of the batch in the training data."""
+
+    @property
+    def drawn(self) -> Int[Tensor, "*m k"]:
+        """Numbers of what was drawn: of bundles of rows where rules say which belong together, else the rows."""
 
     @property
     def views(self) -> Sequence[Float[Tensor, "*m b d"]]:
@@ -98,15 +104,15 @@ class Sizes:
     log_prior: Float[Tensor, " c"]
 
 
-class Examples(Protocol):
-    """A constraint and the rows that are known to satisfy it together."""
+class Rules(Protocol):
+    """What is known of some rows together: examples of constraints over the symbols they show."""
 
     @property
-    def constraint(self) -> Any: ...
+    def symbols(self) -> Symbols: ...
     @property
-    def examples(self) -> Int64[np.ndarray, "m v"]: ...
+    def placed(self) -> Sequence[Placed]: ...
     @property
-    def n_variables(self) -> int: ...
+    def bundles(self) -> Bundles: ...
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ class TrainingData:
     graph: Callable[[], NeighbourGraph]  # of all rows; built when it is first asked for
     nearest: Nearest
     points: Callable[[Int[Tensor, " k"]], Float[Tensor, "k d"]]  # scaled rows by their numbers, on the host
-    examples: Examples | None = None
+    rules: Rules | None = None
     partition: Callable[[], Int64[np.ndarray, " n"]] | None = None  # to start from, groups by falling size
     known: Known | None = None  # of some rows
     images: bool = False

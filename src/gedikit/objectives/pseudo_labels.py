@@ -6,6 +6,7 @@ Spectral clusters of the neighbour graph are there at once. A constraint names t
 clusterings, coarser and finer, are named one by one, and the resulting posteriors of a row are averaged.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -17,23 +18,26 @@ from torch import Tensor
 
 from gedikit.components import setting
 from gedikit.guidance import guided
+from gedikit.known import UNKNOWN, Known
 from gedikit.objectives import batch
 from gedikit.objectives.base import (
     PAPER,
-    Examples,
     Memory,
     Objective,
     Outputs,
+    Rules,
     Stage,
     TrainingData,
     both_views,
     register_objective,
 )
 from gedikit.objectives.loss import full_precision, times_log
-from gedikit.symbolic import name_clusters
+from gedikit.symbolic import Placed, name_rows
 from gedikit.views.neighbours import Nearest, NeighbourGraph, affinity, spectral_clusters
 
 _CLUSTERS_A_VALUE = (1.6, 2, 2.5, 3, 4)  # a value is shown in several ways
+_STARTS, _FEWEST_STARTS = 1000, 20  # of naming
+_FEW_IMAGES = 7  # of an example
 _MOST_ROWS = 3000  # memory grows with their square, and more are not needed to name clusters
 _NEIGHBOURS = 10
 _SMALLEST_SHARE = 0.2  # of what the prior expects: a smaller cluster is a group of near-duplicates
@@ -73,18 +77,24 @@ class PseudoLabels(Objective):
     caption: ClassVar[str] = "Cross-entropy to the partition that the training starts from."
 
     def __call__(self, out: Outputs, memory: Memory) -> tuple[Tensor, Memory]:
-        assert self._targets is not None, "bound before the training"
-        targets = self._targets[out.rows]
+        targets = self.targets[out.rows]
         return both_views(self.symmetric, lambda log_p: pseudo_label_loss(log_p, targets), out), memory
 
     @property
     def n_views(self) -> int:
         return int(self.symmetric)
 
+    @property
+    def targets(self) -> Float[Tensor, "n c"]:
+        """What rows are taken for, zeros of those that are taken for nothing; there once it is bound to data."""
+        assert self._targets is not None, "bound before the training"
+        return self._targets
+
     def bind(self, data: TrainingData) -> Self:
         partition = None if data.images and not self.started else data.partition
-        if data.examples is not None:
-            targets = labels_by_constraint(data.nearest, data.examples, data.n_rows, data.seed, data.device)
+        if data.rules is not None:
+            named = (data.nearest, data.rules, data.n_rows, data.seed, data.device)
+            targets = labels_by_constraint(*named, known=data.known)
         elif data.known is not None and data.known.labels is not None:  # groups have the names of labels already
             groups = _guided_partition(data) if partition is None else partition()
             targets = one_hot(groups, len(data.prior), data.device)
@@ -144,34 +154,76 @@ def labels_by_clusters(
 
 
 def labels_by_constraint(
-    nearest: Nearest, known: Examples, n_rows: int, seed: int, device: torch.device, starts: int = 1000
+    nearest: Nearest,
+    rules: Rules,
+    n_rows: int,
+    seed: int,
+    device: torch.device,
+    starts: int | None = None,
+    known: Known | None = None,
 ) -> Float[Tensor, "n c"]:
-    """p(value | row) by clusters and the constraint; zeros for rows that none of the examples used names."""
-    examples = _some(known.examples, seed)
-    rows, inverse = np.unique(examples, return_inverse=True)
-    places = torch.from_numpy(inverse.reshape(examples.shape)).to(device)
-    n_values = known.constraint.variables[0].size
-    found = torch.zeros(len(rows), n_values, device=device)
-    for clusters in _clusterings(nearest, rows, n_values, seed):
-        labels = torch.from_numpy(clusters).to(device)
-        naming = name_clusters(known.constraint, labels[places], int(clusters.max()) + 1, starts=starts, seed=seed)
-        found.index_add_(0, places.flatten(), naming.log_posterior.exp().flatten(0, 1))
-    targets = torch.zeros(n_rows, n_values, device=device)
-    targets[torch.from_numpy(rows).to(device)] = found / found.sum(-1, keepdim=True)
+    """p(symbol | row) by clusters and the rules; zeros for rows that none of the examples used names.
+
+    Rows of each kind of symbols are clustered by themselves. Of names that a rule leaves open, all clusterings get
+    those of the first.
+    """
+    placed = _some(rules.placed, seed)
+    starts = _starts(placed) if starts is None else starts
+    labels = None if known is None or known.labels is None else torch.from_numpy(known.labels).to(device)
+    rows_of_kind = [_rows_of(placed, kind.name) for kind in rules.symbols.kinds]
+    sizes = [kind.size for kind in rules.symbols.kinds]
+    found = torch.zeros(n_rows, rules.symbols.n_clusters, device=device)
+    for together in _clusterings(nearest, rows_of_kind, sizes, seed):
+        clusters = torch.full((n_rows,), UNKNOWN, device=device)
+        for rows, numbers in zip(rows_of_kind, together, strict=True):
+            clusters[torch.from_numpy(rows).to(device)] = torch.from_numpy(numbers).to(device)
+        found += name_rows(placed, clusters, labels=labels, like=found, starts=starts, seed=seed).expected
+    total = found.sum(-1, keepdim=True)
+    targets = torch.where(total > 0, found / total.clamp_min(1e-30), 0.0)
+    if labels is not None:
+        labelled = labels != UNKNOWN
+        targets[labelled] = torch.nn.functional.one_hot(labels[labelled], targets.shape[1]).to(targets)
     return targets
 
 
-def _some(examples: Int64[np.ndarray, "m v"], seed: int) -> Int64[np.ndarray, "s v"]:
-    """Drawn, because files are often sorted."""
-    most = max(1, _MOST_ROWS // examples.shape[1])
-    if len(examples) <= most:
-        return examples
-    return examples[np.random.default_rng(seed).permutation(len(examples))[:most]]
+def _starts(placed: Sequence[Placed]) -> int:
+    """Long rules say more than short ones, and known values more than images: they need fewer starts."""
+    if all(p.plain and p.rows.shape[1] <= _FEW_IMAGES for p in placed):
+        return _STARTS
+    images = sum(int((p.rows != UNKNOWN).sum()) for p in placed) / sum(map(len, placed))
+    return min(_STARTS, max(_FEWEST_STARTS, int(2 * _STARTS / images)))
+
+
+def _some(placed: Sequence[Placed], seed: int) -> list[Placed]:
+    """Examples with so many images in all; drawn, because files are often sorted."""
+    images = sum(int((p.rows != UNKNOWN).sum()) for p in placed)
+    if images <= _MOST_ROWS:
+        return list(placed)
+    rng = np.random.default_rng(seed)
+    share = _MOST_ROWS / images
+    return [p.some(rng.permutation(len(p))[: max(1, int(share * len(p)))]) for p in placed]
+
+
+def _rows_of(placed: Sequence[Placed], kind: str) -> Int64[np.ndarray, " r"]:
+    """Rows that show symbols of a kind."""
+    own = [
+        rows
+        for p in placed
+        for of, rows in zip(p.kinds, p.rows.T, strict=True)
+        if of is not None and of.name == kind
+    ]
+    rows = np.unique(np.concatenate(own))
+    return np.asarray(rows[rows != UNKNOWN])
 
 
 def _clusterings(
-    nearest: Nearest, rows: Int64[np.ndarray, " r"], n_values: int, seed: int
-) -> list[Int64[np.ndarray, " r"]]:
-    graph = affinity(*nearest(rows, min(_NEIGHBOURS, len(rows) - 1)))
-    sizes = sorted({min(round(share * n_values), len(rows) // 2) for share in _CLUSTERS_A_VALUE})
-    return [spectral_clusters(graph, size, seed) for size in sizes]
+    nearest: Nearest, rows_of_kind: Sequence[Int64[np.ndarray, " _"]], n_values: Sequence[int], seed: int
+) -> Iterator[list[Int64[np.ndarray, " _"]]]:
+    """Clusters of the rows of every kind, coarser and finer."""
+    graphs = [affinity(*nearest(rows, min(_NEIGHBOURS, len(rows) - 1))) for rows in rows_of_kind]
+    together = [
+        tuple(max(1, min(round(share * n), len(rows) // 2)) for n, rows in zip(n_values, rows_of_kind, strict=True))
+        for share in _CLUSTERS_A_VALUE
+    ]
+    for sizes in dict.fromkeys(together):
+        yield [spectral_clusters(graph, size, seed) for graph, size in zip(graphs, sizes, strict=True)]

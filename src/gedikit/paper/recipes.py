@@ -12,6 +12,8 @@ from typing import Any
 from gedikit.components import Tree, merge
 from gedikit.methods import Method, methods, register_method
 from gedikit.objectives.base import PAPER
+from gedikit.paper.theory.constant_posteriors import PRIOR_FIRST, least_prior_ratio
+from gedikit.planning import UNIFORM, Asked
 
 PRINTED = "-as-printed"
 
@@ -102,6 +104,7 @@ WORKING: Mapping[str, str] = MappingProxyType(
         "svhn": "writing",
     }
 )
+_USUAL_CLUSTERS = 10
 BATCH_NORMALISED = ("barlow-twins", "swav")
 ON_IMAGES = ("gedi", "gedi-no-gen", "jem", "barlow-twins", "swav", "gedi-nesy")
 
@@ -117,6 +120,33 @@ def working(data: str, *, small: bool = False) -> dict[str, Any]:
     Of the size that fits on a GPU were recorded with, or with `small` those on a CPU.
     """
     return {"views": WORKING[data], "budget": "quick" if small else "best"}
+
+
+def prior_weight(n_clusters: int) -> float:
+    """The weight of PRIOR for images: as far above what the theory demands as that of ten clusters, or farther.
+
+    The more clusters, the more there is to gain by one certain label for every image: a fixed ratio to INV that
+    suffices for ten clusters does not for a hundred.
+    """
+    usual = PRIOR_FIRST[1]
+    return float(round(usual * max(1.0, least_prior_ratio(n_clusters) / least_prior_ratio(_USUAL_CLUSTERS))))
+
+
+def on_images(
+    data: str, method: str, n_clusters: int, seed: int, epochs: int, *, small: bool = False, printed: bool = False
+) -> Asked:
+    """What a row of the tables of images asks for: the paper's network by the recipe that works, or as printed."""
+    config: Tree = {"optimiser": {"epochs": epochs}}
+    if printed:
+        return Asked(n_clusters, f"{method}{PRINTED}-{data}", UNIFORM, seed=seed, config=config)
+    if method in BATCH_NORMALISED:
+        config = merge(config, _NORMALISED)
+    width = IMAGES.get(data, _IMAGES)["encoder"]["width"]
+    if width != _IMAGES["encoder"]["width"] and not small:
+        config = merge(config, {"encoder": {"width": width}})
+    if "prior" in methods[method].objectives and prior_weight(n_clusters) != PRIOR_FIRST[1]:
+        config = merge(config, {"objectives": {"prior": {"weight": prior_weight(n_clusters)}}})
+    return Asked(n_clusters, method, UNIFORM, seed=seed, config=config, **working(data, small=small))
 
 
 def _register() -> None:

@@ -30,6 +30,7 @@ _SMALLEST = (0.01, 0.02)  # shares below which a branch of a tree is noise
 _MOST_LINKED = 5000  # anchors: all their distances are kept at once, 100 MB
 _MIXTURE_COLUMNS = 20  # principal components at most, for covariances that few rows can tell
 _LEAST_COVARIANCE = 1e-5
+_MIXTURE_ROWS = 3000  # that a mixture is fitted to, at most
 
 
 def candidates(
@@ -92,7 +93,7 @@ def _methods(
         mixture = GaussianMixture(
             n_clusters, covariance_type=covariance, reg_covar=_LEAST_COVARIANCE, random_state=seed
         )
-        yield f"mixture, {covariance}", partial(mixture.fit_predict, reduced)
+        yield f"mixture, {covariance}", partial(_mixed, mixture, reduced, seed)
     yield "mixture from spectral", lambda: _mixture_from(reduced, from_spectral(), n_clusters, seed)
 
 
@@ -147,6 +148,15 @@ def _reduced(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     return reduced
 
 
+def _mixed(mixture: GaussianMixture, points: Float[np.ndarray, "a d"], seed: int) -> NDArray[np.int64]:
+    """Groups by a mixture that is fitted to some of the points."""
+    some = points
+    if len(points) > _MIXTURE_ROWS:
+        some = points[np.random.default_rng(seed).permutation(len(points))[:_MIXTURE_ROWS]]
+    labels: NDArray[np.int64] = mixture.fit(some).predict(points)
+    return labels
+
+
 def _mixture_from(
     points: Float[np.ndarray, "a d"], labels: Labels, n_clusters: int, seed: int
 ) -> NDArray[np.int64] | None:
@@ -170,5 +180,4 @@ def _mixture_from(
         reg_covar=_LEAST_COVARIANCE,
         random_state=seed,
     )
-    found: NDArray[np.int64] = mixture.fit_predict(points)
-    return found
+    return _mixed(mixture, points, seed)

@@ -19,6 +19,7 @@ _SHARES_OFF = 0.02  # the distance of shares that chance can make
 # when groups of equal shares are as good an answer: other candidates agree with them, and they are found again
 _NEARLY = 0.25  # of what the chosen one's agreement lacks
 _LESS_STABLE = 0.1
+_CHANCE = 0.02  # a difference of expected agreements that says nothing
 _AGAIN, _AGAIN_SHARE = 2, 0.8  # how often, and from what share of the anchors, partitions are found again
 
 
@@ -111,6 +112,13 @@ def choose_among(
         as_good = more_equal and expected[first] - expected[equal] <= _NEARLY * (1 - expected[first])
         if as_good and _found_again(near, found, names[first], n_clusters, seed):
             order = np.concatenate([[equal], order[order != equal]])
+    if shares is None:
+        # a row cut off at the edge is no group: expected agreement likes it where nobody agrees on the last split
+        smallest = np.array([np.bincount(own, near.sizes, n_clusters).min() for own in labels])
+        as_good = (smallest > 1) & (expected > expected[order[0]] - _CHANCE)
+        if smallest[order[0]] == 1 and as_good.any():
+            instead = int(np.where(as_good, conductance, np.inf).argmin())
+            order = np.concatenate([[instead], order[order != instead]])
     ranked = tuple(
         Partition(_over_rows(near, labels[i]), names[i], float(conductance[i]), float(expected[i])) for i in order
     )

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from gedikit.errors import UsageError
 from gedikit.partitions.choice import PartitionChoice, choose_among
 from gedikit.partitions.dips import DEEP, PARTED, splits
-from gedikit.partitions.neighbourhood import neighbourhood
+from gedikit.partitions.neighbourhood import Neighbourhood, neighbourhood
 from gedikit.views.neighbours import NeighbourGraph
 
 _COPIES = 10
@@ -44,9 +44,13 @@ def choose_number(
     graph: NeighbourGraph | None = None,
 ) -> NumberChoice:
     """The number of groups, from 1 to `largest`, and the partition into so many."""
+    return choose_number_among(neighbourhood(points, graph, seed), seed=seed, largest=largest)
+
+
+def choose_number_among(near: Neighbourhood, *, seed: int, largest: int = 20) -> NumberChoice:
+    """`choose_number` where the neighbourhood is known."""
     if largest < 1:
         raise UsageError(f"the largest number of clusters must be at least 1, not {largest}")
-    near = neighbourhood(points, graph, seed)
     if 1 < near.n_anchors <= largest and len(near.anchor) >= _COPIES * near.n_anchors:
         k = near.n_anchors  # a handful of different rows, each many times
         curve = dict.fromkeys(range(2, k + 1), PARTED)

@@ -1,6 +1,7 @@
 """Partitions from a minimum spanning tree: Genie's linkage, and the densest or widest-parted branches."""
 
 import heapq
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,15 +59,10 @@ def genie(tree: SpanningTree, n_clusters: int, largest_gini: float) -> Int64[np.
     after = list(range(1, len(ends) + 1))  # a linked list of edges that are left
     before = list(range(-1, len(ends) - 1))
     first, cursor, cursor_size = 0, 0, 1
-    counts = {1: n}  # clusters of each size
-    differences = 0  # Σ |size_i − size_j| over pairs of clusters
-
-    def apart(of: int) -> int:
-        return sum(count * abs(other - of) for other, count in counts.items())
-
+    sizes = _Sizes(n)
     for left_over in range(n, n_clusters, -1):
-        if differences > largest_gini * (left_over - 1) * n:
-            smallest = min(counts)
+        if sizes.differences > largest_gini * (left_over - 1) * n:
+            smallest = sizes.ordered[0]
             if smallest != cursor_size:
                 cursor, cursor_size = first, smallest
             cursor = max(cursor, first)
@@ -86,20 +82,43 @@ def genie(tree: SpanningTree, n_clusters: int, largest_gini: float) -> Int64[np.
         if cursor == edge:
             cursor = following
         a, b = _root(parent, ends[edge][0]), _root(parent, ends[edge][1])
-        small, large = size[a], size[b]
-        for gone in (small, large):
-            counts[gone] -= 1
-            if not counts[gone]:
-                del counts[gone]
-            differences -= apart(gone)
-        differences += apart(small + large)
-        counts[small + large] = counts.get(small + large, 0) + 1
-        if small > large:
+        if size[a] > size[b]:
             a, b = b, a
+        sizes.merge(size[a], size[b])
         parent[a] = b
-        size[b] = small + large
+        size[b] += size[a]
     roots = np.array([_root(parent, i) for i in range(n)])
     return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+
+
+class _Sizes:
+    """How many clusters there are of each size, and how unequal they are."""
+
+    def __init__(self, n: int):
+        self.n = n
+        self.counts = {1: n}
+        self.ordered = [1]
+        self.differences = 0  # Σ |size_i − size_j| over pairs of clusters
+
+    def merge(self, small: int, large: int) -> None:
+        """Two clusters become one.
+
+        |o − merged| − |o − small| − |o − large| is −o for a size o above the merged one, so few are looked at.
+        """
+        merged = small + large
+        for gone in (small, large):
+            self.counts[gone] -= 1
+            if not self.counts[gone]:
+                del self.counts[gone], self.ordered[bisect_left(self.ordered, gone)]
+        self.differences += merged - self.n - (large - small)
+        for other in self.ordered:
+            if other >= merged:
+                break
+            self.differences += 2 * self.counts[other] * min(other, small, merged - other)
+        if merged not in self.counts:
+            self.counts[merged] = 0
+            insort(self.ordered, merged)
+        self.counts[merged] += 1
 
 
 @dataclass(frozen=True)

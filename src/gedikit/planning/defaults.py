@@ -3,7 +3,9 @@
 from gedikit.components import Tree
 
 # share of the iterations that a fit takes which starts from a partition, with few and with many columns
-STARTED_FEW, STARTED_MANY, STARTED_IMAGES = 0.4, 0.2, 0.4
+STARTED_FEW, STARTED_MANY, STARTED_IMAGES = 0.25, 0.14, 0.4
+STARTED_LEAST = 200  # iterations
+STARTED_RATE = 3e-3  # of learning, with columns: the groups are there, and steps can be larger
 FAINT = 0.5  # the same where groups overlap so much that there is no partition to start from
 MIRRORED = 0.56  # flips are used where mirroring moves at most this share of the images away from the others
 

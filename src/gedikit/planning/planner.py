@@ -15,6 +15,7 @@ from gedikit.methods import Method, methods
 from gedikit.modalities.image import Image, check_image_shape
 from gedikit.objectives import objectives
 from gedikit.objectives.base import Stage
+from gedikit.partitions.neighbourhood import MAX_ANCHORS
 from gedikit.planning.defaults import (
     FAINT,
     IMAGE_DENSITY,
@@ -27,7 +28,9 @@ from gedikit.planning.defaults import (
     STARTED_BY_IMAGES,
     STARTED_FEW,
     STARTED_IMAGES,
+    STARTED_LEAST,
     STARTED_MANY,
+    STARTED_RATE,
     VECTORS,
 )
 from gedikit.planning.groups import GroupDecisions
@@ -42,6 +45,7 @@ from gedikit.views.purposes import PURPOSES
 SMALLEST_SIDE = 16  # smaller images are treated as vectors: a perceptron on neighbours does better, and faster
 # beyond this, uniform and Gaussian proposals miss what the model can put mass on: use chains
 MAX_IMPORTANCE_FEATURES = 3
+_COPIES, _PROGRAM = 7, 0.4  # of a table in memory at once; GiB without any (docs/tables.md has the measurement)
 
 
 def plan(data: DataProfile, asked: Asked, starts: Starts | None = None) -> Plan:
@@ -56,6 +60,8 @@ class _Planner(GroupDecisions):
         asked, method = self.asked, self.method
         _check_asked(asked, method)
         image_shape = self._image_shape()
+        if not image_shape:
+            self._tell_large()
         n_clusters, prior, shares = self._groups(image_shape)
         tree = self._components(image_shape)
         if method.recipe is None:
@@ -94,6 +100,17 @@ class _Planner(GroupDecisions):
             shares,
             self.agreement,
         )
+
+    def _tell_large(self) -> None:
+        """Say how much memory many numbers take, and that neighbours are looked for among some of many rows."""
+        n, d = self.data.n_rows, self.data.n_features
+        needed = _COPIES * n * d * 8 / 2**30
+        if needed >= 1:
+            why = f"{n:,} × {d:,} numbers, up to {_COPIES} copies of them at once, beside the program itself"
+            self._decide("memory", f"about {needed + _PROGRAM:.1f} GiB", why)
+        if self.starts is not None and n > MAX_ANCHORS:
+            why = f"drawn from {n:,}; all others belong with the nearest of them"
+            self._decide("neighbours", f"among {MAX_ANCHORS:,} rows", why)
 
     def _image_shape(self) -> tuple[int, ...]:
         """(height, width, channels) of rows that are treated as images, else ()."""
@@ -184,14 +201,15 @@ class _Planner(GroupDecisions):
             reason = f"the {budget} budget of vectors"
             if started:
                 few = self.data.n_features <= MAX_IMPORTANCE_FEATURES
-                iterations = round(iterations * (STARTED_FEW if few else STARTED_MANY))
+                iterations = max(STARTED_LEAST, round(iterations * (STARTED_FEW if few else STARTED_MANY)))
                 reason = f"{reason}, with a partition to start from"
             elif self.faint:
                 iterations = round(iterations * FAINT)
                 reason = f"{reason}, whose groups overlap"
             if self._given("optimiser", "iterations") is None and not self._given("optimiser", "epochs"):
                 self._decide("iterations", iterations, reason)
-            return {"optimiser": {"iterations": iterations}}
+            rate = {"learning_rate": STARTED_RATE} if started else {}
+            return {"optimiser": {"iterations": iterations, **rate}}
         size = {"quick": "small", "default": _size_for(n), "best": "large"}[budget]
         reason = f"{n} pictures" if budget == "default" else f"the {budget} budget"
         width = self._given("encoder", "width") or SIZES[size]["encoder"]["width"]

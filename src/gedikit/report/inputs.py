@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from gedikit.fitted import FittedModel, Predictions
 from gedikit.groups import GroupProfiles, Rivals
 from gedikit.groups.cells import numbered_columns
 from gedikit.tables import TableEncoding
+
+if TYPE_CHECKING:
+    from gedikit.report.rules import RuleSections
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class ReportData:
     folder: Path | None = None  # of pictures: where those with these names are
     pixels: Pixels | None = None  # where x are features of pictures: these
     duplicates: tuple[tuple[int, ...], ...] = ()  # rows of pictures that look the same
+    rules: "RuleSections | None" = None  # of a fit that learned from rules: what they say of the rows
 
     @property
     def of_pictures(self) -> bool:

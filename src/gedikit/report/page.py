@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from gedikit.diagnosis import UNCERTAIN
+from gedikit.diagnosis import UNCERTAIN, UNDECIDED_NAMES
 from gedikit.report import galleries, records, sections, tables
 from gedikit.report.albums import Album
 from gedikit.report.charts import Drawing
@@ -13,12 +13,13 @@ from gedikit.report.evidence import evidence
 from gedikit.report.findings import Findings, find, groups_in_words, plotted_rows
 from gedikit.report.inputs import ReportData
 from gedikit.report.mosaics import Darkroom
+from gedikit.report.rules import names_section
 from gedikit.report.template import page_template
 
 __all__ = ["ReportData", "render"]
 
 _MAX_LISTED = 200
-_MILD = (UNCERTAIN, "unused clusters", "label inconsistency")
+_MILD = (UNCERTAIN, UNDECIDED_NAMES, "unused clusters", "label inconsistency")
 
 
 def render(data: ReportData) -> str:
@@ -45,6 +46,7 @@ def _summary(data: ReportData, found: Findings) -> dict[str, Any]:
         "curves": sections.curves(data),
         "decisions": tables.decisions(data.fitted.plan),
         "settings": tables.settings(data.fitted.plan),
+        "rules": data.rules or names_section(data.fitted),
     }
 
 

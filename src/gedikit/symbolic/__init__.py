@@ -4,10 +4,13 @@ A constraint knows nothing of networks or training: it takes normalised log-post
 """
 
 from gedikit.symbolic.constraint import Constraint
-from gedikit.symbolic.examples import Examples
+from gedikit.symbolic.examples import Examples, Known, Placed, Rows, symbols_of
 from gedikit.symbolic.explanation import Explanation, ImpliedPrior, World
-from gedikit.symbolic.naming import Naming, name_clusters
-from gedikit.symbolic.relabelling import Relabelling, best_relabelling
+from gedikit.symbolic.names import Name, Names, names_of
+from gedikit.symbolic.naming import Naming, RowNaming, name_clusters, name_rows
+from gedikit.symbolic.relabelling import Namer, Relabelling, best_relabelling
+from gedikit.symbolic.shortcuts import Shortcuts, Shown, shortcuts
+from gedikit.symbolic.symbols import Kind, Symbols
 from gedikit.symbolic.variables import Variable
 
 __all__ = [
@@ -15,10 +18,25 @@ __all__ = [
     "Examples",
     "Explanation",
     "ImpliedPrior",
+    "Kind",
+    "Known",
+    "Name",
+    "Namer",
+    "Names",
     "Naming",
+    "Placed",
     "Relabelling",
+    "RowNaming",
+    "Rows",
+    "Shortcuts",
+    "Shown",
+    "Symbols",
     "Variable",
     "World",
     "best_relabelling",
     "name_clusters",
+    "name_rows",
+    "names_of",
+    "shortcuts",
+    "symbols_of",
 ]

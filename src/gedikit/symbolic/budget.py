@@ -30,6 +30,7 @@ class Budget:
         self.seconds, self.nodes = seconds, nodes
         self.began = time.monotonic()
         self.doing = "grounding the program"
+        self.outlook: Callable[[], str] = str  # what is known of the size that it would have
 
     def check(self, nodes: int) -> None:
         """Before one more step, with that many nodes in memory."""
@@ -37,8 +38,9 @@ class Budget:
         if passed > self.seconds or nodes > self.nodes:
             raise UsageError(
                 f"{self.doing} stopped after {passed:.1f} s at {nodes} nodes, beyond max_seconds={self.seconds:g}"
-                f" or max_nodes={self.nodes}: raise them, or write rules that pass intermediate results on"
-                " (a carry rather than whole numbers)"
+                f" or max_nodes={self.nodes}{self.outlook()}: raise them, or write rules that pass intermediate"
+                " results on (a carry rather than whole numbers), that meet variables which depend on each other"
+                " one soon after the other, or that are several constraints with fewer variables"
             )
 
     def spend_on(self, work: Callable[[], T]) -> T:

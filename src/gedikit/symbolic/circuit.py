@@ -7,7 +7,7 @@ backwards by hand, because what autograd would keep for it is several times the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, log
 from typing import Any, cast
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CPU = torch.device("cpu")
+LOG2_E = 1 / log(2)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class _Level:
     @property
     def last(self) -> int:
         return self.first + len(self.left)
+
+    def products(self, values: Float[Tensor, "v n"]) -> Float[Tensor, "s k n"]:
+        """In log-space; rows are gathered as a flat list, which takes a fraction of the time."""
+        left, right = (values.index_select(0, i.flatten()) for i in (self.left, self.right))
+        return left.add_(right).view(*self.left.shape, values.shape[1])
 
     def to(self, device: torch.device) -> "_Level":
         return _Level(self.first, self.left.to(device), self.right.to(device), self.decided.to(device))
@@ -154,12 +160,17 @@ def _forward(leaves: Float[Tensor, "j n"], levels: list[_Level], best: bool) -> 
     values = leaves.new_empty(n_rows, leaves.shape[1])
     values[: len(leaves)] = leaves
     for level in levels:
-        products = values[level.left] + values[level.right]
+        products = level.products(values)
         largest = products.amax(1)
         reference = torch.where(largest == -inf, 0.0, largest)
-        total = products.sub_(reference[:, None]).exp_().sum(1).log_().add_(reference)
+        total = _exp_(products.sub_(reference[:, None])).sum(1).log_().add_(reference)
         values[level.first : level.last] = torch.where(level.decided[:, None], largest, total) if best else total
     return values
+
+
+def _exp_(x: Tensor) -> Tensor:
+    """In place, as a power of two: a fifth of the time in single precision, also for −inf."""
+    return x.mul_(LOG2_E).exp2_()
 
 
 class _Evaluation(torch.autograd.Function):
@@ -177,7 +188,7 @@ class _Evaluation(torch.autograd.Function):
         flow = torch.zeros_like(values).index_add_(0, roots, gradient)
         for level in reversed(ctx.levels):
             own = values[level.first : level.last, None]
-            share = (values[level.left] + values[level.right]).sub_(torch.where(own == -inf, 0.0, own)).exp_()
+            share = _exp_(level.products(values).sub_(torch.where(own == -inf, 0.0, own)))
             share *= flow[level.first : level.last, None]
             share = share.flatten(0, 1)
             flow.index_add_(0, level.left.flatten(), share).index_add_(0, level.right.flatten(), share)

@@ -12,7 +12,7 @@ from torch import Tensor
 from gedikit.errors import UsageError
 from gedikit.symbolic.budget import Budget
 from gedikit.symbolic.compiler import compiled
-from gedikit.symbolic.formula import NEVER, TRUE, All, Fact, Formula, leaves, substituted
+from gedikit.symbolic.formula import NEVER, TRUE, All, Fact, Formula, substituted
 from gedikit.symbolic.table import Worlds
 from gedikit.symbolic.variables import Variable
 
@@ -25,7 +25,8 @@ class Compiled:
         self.limits = (budget.seconds, budget.nodes)
         budget.doing = f"compiling {name}"
         roots = [holds] if given is TRUE else [All((given, holds)), given]
-        self.circuit = compiled(roots, self.variables, budget)
+        self.diagram = compiled(roots, budget)
+        self.circuit = self.diagram.circuit(self.variables)
         possible = self.circuit(torch.zeros(self.circuit.n_inputs, 1, dtype=torch.float64))[:, 0] > -inf
         if not possible[-1] and given is not TRUE:
             raise UsageError(f"the evidence for {name} cannot hold, whatever the values of its variables")
@@ -39,7 +40,7 @@ class Compiled:
 
     @property
     def has_facts(self) -> bool:
-        return any(isinstance(leaf.choice, Fact) for leaf in leaves(All((self.holds, self.given))))
+        return any(isinstance(choice, Fact) for choice in self.diagram.choices)
 
     def log_joint(self, columns: Float[Tensor, "i n"]) -> Float[Tensor, " n"]:
         """log-probability of query and evidence, from one row for every value of every variable."""
@@ -53,9 +54,10 @@ class Compiled:
     def worlds(self, columns: Float[Tensor, " i"], k: int) -> Worlds:
         """The k most probable values of the variables, facts summed out, and the log-weights of each.
 
-        Best first: beginnings of an assignment, by an upper bound on what they can lead to. Without facts the bound
-        is exact and every world costs one evaluation a variable.
+        With facts, best first: beginnings of an assignment, by an upper bound on what they can lead to.
         """
+        if not self.has_facts:
+            return self.diagram.worlds(self.variables, columns, k)
         first = [0, *accumulate(v.size for v in self.variables)]
         heap: list[tuple[float, tuple[int, ...]]] = [(-inf, ())]
         found: Worlds = []

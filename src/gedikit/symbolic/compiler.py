@@ -1,25 +1,22 @@
-"""From a formula to a circuit, by way of a sentential decision diagram (Darwiche, 2011).
+"""From a formula to a diagram of choices, by way of a sentential decision diagram (Darwiche, 2011).
 
 A choice among k values is k Booleans of which exactly one holds, and all of them lie together in the vtree. So a
 diagram decides one choice after the other, in the order in which a proof meets them, and whatever it says about a
-single choice is a set of values: that is one row of the circuit, however many Booleans it took.
-Every model gives every variable exactly one value, so no variable is left out of a product: gradients with
-respect to log p are marginals without smoothing.
+single choice is a set of values, however many Booleans it took. Every model gives every variable exactly one value,
+so none is left out.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
-from math import exp, inf, log
+from math import log, prod
 from pathlib import Path
 from typing import Any
 
 from gedikit.symbolic.budget import Budget, needs
-from gedikit.symbolic.circuit import Circuit, CircuitBuilder
+from gedikit.symbolic.diagram import DEAD, END, Diagram, DiagramBuilder
 from gedikit.symbolic.formula import All, Choice, Fact, Formula, Is, Not, Some, children, leaves
-from gedikit.symbolic.variables import Variable
 
 Node = Any  # pysdd has no types
 Cell = frozenset[int]
@@ -47,22 +44,17 @@ class Booleans:
         return [reduce(manager.conjoin, map(manager.literal, reversed(s))) for s in signed]
 
 
-def compiled(roots: Sequence[Formula], variables: Sequence[Variable], budget: Budget) -> Circuit:
-    """A circuit of the log-probability of every formula, over the values of `variables`."""
-
-    def circuit() -> Circuit:
-        groups, nodes = diagrams(roots, budget)
-        return _Rows(groups, variables).circuit(nodes)
-
-    return budget.spend_on(circuit)
+def compiled(roots: Sequence[Formula], budget: Budget) -> Diagram:
+    """A diagram with a root for every formula."""
+    return budget.spend_on(lambda: _by_choice(*sentential(roots, budget)))
 
 
-def diagrams(roots: Sequence[Formula], budget: Budget) -> tuple[list[Booleans], list[Node]]:
+def sentential(roots: Sequence[Formula], budget: Budget) -> tuple[list[Booleans], list[Node]]:
     """The choices of the formulas as Booleans, in the order of the vtree, and a diagram of every formula."""
     sdd = needs("pysdd.sdd", "pysdd")
     groups = _groups(roots)
     manager = sdd.SddManager.from_vtree(_vtree(sdd, groups))
-    made = _Diagrams(manager, groups, budget)
+    made = _Diagrams(manager, groups, roots, budget)
     # a choice that a formula leaves open still has exactly one value
     valid = made.conjunction([made.one_of(g) for g in groups if not g.single])
     return groups, [made.conjunction([made.of(root), valid]) for root in roots]
@@ -106,23 +98,16 @@ def _vtree(sdd: Any, groups: list[Booleans]) -> Any:
 class _Diagrams:
     """Diagrams of formulas; negation is pushed to the choices, so that exactly one value holds throughout."""
 
-    def __init__(self, manager: Any, groups: list[Booleans], budget: Budget):
+    def __init__(self, manager: Any, groups: list[Booleans], roots: Sequence[Formula], budget: Budget):
         self.manager, self.budget = manager, budget
         self.cells = {g.choice: (g, g.diagrams(manager)) for g in groups}
+        self.roots, self.n_done = roots, 0
+        budget.outlook = self._outlook
 
     def of(self, root: Formula) -> Node:
         done: dict[tuple[int, bool], Node] = {}
-        stack = [(root, True, False)]
-        while stack:
-            formula, positive, expanded = stack.pop()
-            key = (id(formula), positive)
-            if key in done:
-                continue
-            sign = positive != isinstance(formula, Not)
-            if not expanded:
-                stack.append((formula, positive, True))
-                stack.extend((c, sign, False) for c in children(formula))
-                continue
+        for formula, positive in _signed(root):
+            key, sign = (id(formula), positive), positive != isinstance(formula, Not)
             parts = [done[id(c), sign] for c in children(formula)]
             match formula:
                 case Is(choice, value):
@@ -143,22 +128,60 @@ class _Diagrams:
 
     def conjunction(self, parts: list[Node]) -> Node:
         # from the right: what a proof met last lies deepest
-        return reduce(self._with(self.manager.conjoin), reversed(parts), self.manager.true())
+        found = self.manager.true()
+        for part in reversed(parts):
+            found = self._step(self.manager.conjoin, part, found)
+        return found
 
     def disjunction(self, parts: list[Node]) -> Node:
         """In pairs, so that no operand grows large before its time."""
         parts = parts or [self.manager.false()]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
-            parts = [self._with(self.manager.disjoin)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
+            parts = [self._step(self.manager.disjoin, a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
         return parts[0]
 
-    def _with(self, operation: Callable[[Node, Node], Node]) -> Callable[[Node, Node], Node]:
-        def guarded(a: Node, b: Node) -> Node:
-            self.budget.check(self.manager.size())
-            return operation(a, b)
+    def _step(self, operation: Callable[[Node, Node], Node], a: Node, b: Node) -> Node:
+        self.budget.check(self.manager.size())
+        self.n_done += 1
+        return operation(a, b)
 
-        return guarded
+    def _outlook(self) -> str:
+        """How large the diagrams would at least become if they went on to grow like this, and at most."""
+        total = sum(self._n_operations(f, positive) for root in self.roots for f, positive in _signed(root))
+        share = min(1.0, (self.n_done + 1) / (total + 1))
+        choices = list(self.cells)
+        at_once = _remembered(choices, self.roots)
+        names = ", ".join(c.name for c in at_once[:4]) + ", …" * (len(at_once) > 4)
+        return (
+            f"; {share:.0%} of its steps were done, so that there would be {self.manager.size() / share:.1g} nodes"
+            f" or more, at most {len(choices) * prod(float(c.size) for c in at_once):.1g}, because up to"
+            f" {len(at_once)} values have to be remembered at once ({names})"
+        )
+
+    def _n_operations(self, formula: Formula, positive: bool) -> int:
+        """Of diagrams, for a formula with parts that have theirs."""
+        if isinstance(formula, Is):
+            return 0 if positive else len(self.cells[formula.choice][1]) - 2
+        return len(children(formula)) * (not isinstance(formula, Not))
+
+
+def _signed(root: Formula) -> Iterator[tuple[Formula, bool]]:
+    """Every formula after its parts, each once as it is and once negated where both are needed."""
+    done: set[tuple[int, bool]] = set()
+    stack = [(root, True, False)]
+    while stack:
+        formula, positive, expanded = stack.pop()
+        key = (id(formula), positive)
+        if key in done:
+            continue
+        if expanded:
+            done.add(key)
+            yield formula, positive
+        else:
+            sign = positive != isinstance(formula, Not)
+            stack.append((formula, positive, True))
+            stack.extend((c, sign, False) for c in children(formula))
 
 
 @dataclass(frozen=True)
@@ -170,64 +193,73 @@ class _Set:
     none: bool
 
 
-class _Rows:
-    """The rows of a circuit, made from the nodes of diagrams."""
+def _remembered(choices: Sequence[Choice], roots: Sequence[Formula]) -> list[Choice]:
+    """The choices that a node may depend on, where these have most values.
 
-    def __init__(self, groups: list[Booleans], variables: Sequence[Variable]):
-        starts = accumulate((v.size for v in variables), initial=0)
-        self.first_column = dict(zip(variables, starts, strict=False))
-        self.builder = CircuitBuilder(sum(v.size for v in variables))
-        self.sets = {literal: s for g in groups for literal, s in _literals(g).items()}
-        self.facts_in: dict[int, bool] = {}
-        self.done: dict[int, _Set | int] = {}
+    Between two choices, of those before all that occur in a part of a conjunction together with one behind.
+    """
+    at = {choice: i for i, choice in enumerate(choices)}
+    is_open: list[set[int]] = [set() for _ in choices]
+    for part in _conjuncts(roots):
+        places = sorted({at[leaf.choice] for leaf in leaves(part)})
+        for place in places:
+            for cut in range(place, places[-1]):
+                is_open[cut].add(place)
+    widest = max(is_open, key=lambda places: sum(log(choices[i].size) for i in places))
+    return [choices[i] for i in sorted(widest)]
 
-    def circuit(self, roots: list[Node]) -> Circuit:
-        for root in roots:
-            self._translate(root)
-        return self.builder.circuit([self._row(root) for root in roots])
 
-    def _translate(self, root: Node) -> None:
-        stack = [(root, False)]
-        while stack:
-            node, expanded = stack.pop()
-            if node.id in self.done:
-                continue
-            if not node.is_decision():
-                self._leaf(node)
-                continue
-            pairs = [(p, s) for p, s in node.elements() if not s.is_false()]
-            if expanded:
-                self._decision(node, pairs)
-            else:
-                stack.append((node, True))
-                stack.extend((n, False) for pair in pairs for n in pair)
-
-    def _leaf(self, node: Node) -> None:
-        if node.is_literal():
-            self.done[node.id] = self.sets[node.literal]
-            self.facts_in[node.id] = isinstance(self.sets[node.literal].group.choice, Fact)
+def _conjuncts(roots: Sequence[Formula]) -> list[Formula]:
+    found: list[Formula] = []
+    stack, seen = list(roots), set()
+    while stack:
+        formula = stack.pop()
+        if id(formula) in seen:
+            continue
+        seen.add(id(formula))
+        if isinstance(formula, All):
+            stack.extend(formula.parts)
         else:
-            self.done[node.id] = self.builder.ONE if node.is_true() else self.builder.ZERO
-            self.facts_in[node.id] = False
+            found.append(formula)
+    return found
 
-    def _decision(self, node: Node, pairs: list[tuple[Node, Node]]) -> None:
-        self.facts_in[node.id] = any(self.facts_in[n.id] for pair in pairs for n in pair)
-        parts = [(self.done[p.id], self.done[s.id]) for p, s in pairs]
-        self.done[node.id] = _one_choice(parts) or self.builder.sum(
-            [(self._row(p), self._row(s)) for p, s in pairs],
-            decided=not any(self.facts_in[p.id] for p, _ in pairs),
+
+def _by_choice(groups: list[Booleans], roots: list[Node]) -> Diagram:
+    """Decisions among values in place of those among Booleans."""
+    builder = DiagramBuilder([g.choice for g in groups])
+    at = {group: number for number, group in enumerate(groups)}
+    sets = {literal: s for group in groups for literal, s in _literals(group).items()}
+    done: dict[int, _Set | int] = {}  # a set of values of one choice, or a node of the diagram
+
+    def node_of(meaning: _Set | int) -> int:
+        return meaning if isinstance(meaning, int) else decision([(meaning, END)])
+
+    def decision(options: list[tuple[_Set, int]]) -> int:
+        group = options[0][0].group
+        follows = [DEAD] * group.choice.size
+        for allowed, after in options:
+            for value in allowed.values:
+                follows[value] = after
+        return builder.node(at[group], follows)
+
+    stack = [(root, False) for root in roots]
+    while stack:
+        node, expanded = stack.pop()
+        if node.id in done:
+            continue
+        if not node.is_decision():
+            done[node.id] = sets[node.literal] if node.is_literal() else END if node.is_true() else DEAD
+            continue
+        pairs = [(p, s) for p, s in node.elements() if not s.is_false()]
+        if not expanded:
+            stack.append((node, True))
+            stack.extend((n, False) for pair in pairs for n in pair)
+            continue
+        parts = [(done[p.id], done[s.id]) for p, s in pairs]
+        done[node.id] = _one_choice(parts) or decision(
+            [(prime, node_of(sub)) for prime, sub in parts if isinstance(prime, _Set)]
         )
-
-    def _row(self, node: Node) -> int:
-        meaning = self.done[node.id]
-        if isinstance(meaning, int):
-            return meaning
-        choice, one = meaning.group.choice, [self.builder.ONE] * meaning.none
-        if isinstance(choice, Fact):
-            weight = sum(exp(choice.log_p[v]) for v in meaning.values) + meaning.none
-            return self.builder.constant(log(weight) if weight else -inf)
-        columns = [self.first_column[choice] + v for v in sorted(meaning.values)]
-        return self.builder.sum([(row, self.builder.ONE) for row in columns + one], decided=True)
+    return builder.diagram([node_of(done[root.id]) for root in roots])
 
 
 def _literals(group: Booleans) -> dict[int, _Set]:

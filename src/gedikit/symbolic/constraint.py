@@ -1,11 +1,11 @@
 """A constraint over categorical variables and the exact, differentiable log-probability that it holds."""
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import exp, log, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch.nn.functional import one_hot
 
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic.budget import MAX_NODES, MAX_SECONDS, Budget
+from gedikit.symbolic.chain import Chain, Step, chained, positions_over
 from gedikit.symbolic.compiled import Compiled
 from gedikit.symbolic.explanation import Explanation, ImpliedPrior, World
 from gedikit.symbolic.formula import TRUE, All
@@ -22,7 +23,11 @@ from gedikit.symbolic.program import grounded
 from gedikit.symbolic.table import Table, enumerated, listed
 from gedikit.symbolic.variables import Domains, Posteriors, Variable, checked, variables_over
 
+if TYPE_CHECKING:
+    from gedikit.symbolic.shortcuts import Shortcuts
+
 MAX_DENSE = 200_000
+Body = Table | Chain | Compiled
 
 
 class Constraint:
@@ -88,6 +93,35 @@ class Constraint:
         name = f"the query {query}"
         return cls._of(Compiled(ground.variables, ground.holds, ground.given, budget, name), name)
 
+    @classmethod
+    def from_chain(
+        cls,
+        step: Step | Sequence[Step],
+        domains: Sequence[SupportsIndex | Domains],
+        start: Hashable,
+        accept: Collection[Hashable] | None = None,
+        names: Sequence[str | Sequence[str]] | None = None,
+    ) -> "Constraint":
+        """A rule that reads its variables position by position and carries a state along; of any length.
+
+        `step(state, *values)` gives the state after a position, or None where its values break the rule. It is
+        asked once about every state and all values of a position. Several steps are one for each position.
+        `domains` has for every position the domains of the variables that it reads, or a number of values if it is
+        one variable. The rule holds if no step was None and the last state is in `accept`, by default any.
+        Variables are named after the parameters of the step and the position, unless `names` has others.
+
+        >>> def add(carry, a, b, c):
+        ...     carry, digit = divmod(a + b + carry, 10)
+        ...     return carry if c == digit else None
+        >>> sums = Constraint.from_chain(add, domains=[(10, 10, 10)] * 100, start=0, accept=[0])
+        >>> [v.name for v in sums.variables][:4]
+        ['a0', 'b0', 'c0', 'a1']
+        """
+        steps = list(step) if isinstance(step, Sequence) else [step] * len(domains)
+        variables = positions_over(steps, domains, names)
+        name = f"the chain of {len(steps)} positions by {', '.join(dict.fromkeys(map(_called, steps)))}"
+        return cls._of(chained(steps, variables, start, accept, name), name)
+
     @property
     def one_domain(self) -> bool:
         """Whether one network can label all variables: they have the same values and name no two networks."""
@@ -145,11 +179,40 @@ class Constraint:
         uniform = [torch.full((v.size, 1), 1 / v.size, dtype=torch.float64).log() for v in self.variables]
         return ImpliedPrior(self.variables, self._marginals(torch.cat(uniform))[1])
 
+    def shortcuts(
+        self,
+        examples: "Mapping[str, Sequence[Any]] | None" = None,
+        *,
+        known: Collection[str] = (),
+        holds: Sequence[bool] | None = None,
+        kinds: Mapping[str, str] | None = None,
+        labelled: Mapping[str, Collection[Hashable]] | None = None,
+        max_steps: int | None = None,
+    ) -> "Shortcuts":
+        """How else symbols could be named without the constraint noticing, and what would settle it.
+
+        `examples` has columns of what is shown, by variable; symbols that are not told (a column or an entry that
+        is missing) may be any that satisfy the constraint, as may all without examples. `known` names variables
+        whose value comes with each example and is not mapped, `kinds` says which variables have symbols in common
+        (by default those with the same values), and `labelled` has symbols, by kind, that labelled rows show.
+
+        >>> either = Constraint(lambda a, b: a != b, domains=(("cat", "dog"),) * 2)
+        >>> print(either.shortcuts())
+        maps from shown to named symbols that satisfy the rule: 2
+        one-to-one namings that satisfy it: 2
+        names the rule cannot tell apart: cat, dog
+        labels that would settle it: one row each of cat
+        """
+        from gedikit.symbolic.shortcuts import MAX_STEPS, Shown, shortcuts
+
+        shown = [Shown(self, examples, tuple(known), holds)]
+        return shortcuts(shown, kinds=kinds, labelled=labelled, max_steps=max_steps or MAX_STEPS)
+
     def satisfaction(self) -> Float[Tensor, "..."]:
         """P(constraint | values) for all values, a dimension a variable; 0 or 1 without weights and facts."""
         if not self.few_tuples:
             raise UsageError(
-                f"{self.name} has {self.n_tuples:.3g} tuples of values, more than the {MAX_DENSE} that can be"
+                f"{self.name} has {_shown(self.n_tuples)} tuples of values, more than the {MAX_DENSE} that can be"
                 " enumerated: state a part of it that has fewer variables"
             )
         every = torch.cartesian_prod(*(torch.arange(v.size) for v in self.variables)).reshape(self.n_tuples, -1)
@@ -184,16 +247,20 @@ class Constraint:
                 )
         variables = self.variables + tuple(v for v in other.variables if v.name not in ours)
         name = f"{self.name} and {other.name}"
-        if isinstance(self.body, Table) and isinstance(other.body, Table):
-            joined = self.body.joined(other.body, variables, name)
-            if joined is not None:
-                return self._of(joined, name)
-        (a, given_a), (b, given_b) = self.body.formula(), other.body.formula()
+        joined: Body | None = None
+        match self.body, other.body:
+            case Table() as a, Table() as b:
+                joined = a.joined(b, variables, name)
+            case Chain() as a, Chain() as b:
+                joined = a.joined(b, variables, name)
+        if joined is not None:
+            return self._of(joined, name)
+        (holds_a, given_a), (holds_b, given_b) = self.body.formula(), other.body.formula()
         evidence = [g for g in (given_a, given_b) if g is not TRUE]
         given = All(tuple(evidence)) if evidence else TRUE
         (seconds_a, nodes_a), (seconds_b, nodes_b) = self.body.limits, other.body.limits
         budget = Budget(max(seconds_a, seconds_b), max(nodes_a, nodes_b))
-        return self._of(Compiled(variables, All((a, b)), given, budget, name), name)
+        return self._of(Compiled(variables, All((holds_a, holds_b)), given, budget, name), name)
 
     def renamed(self, names: Mapping[str, str]) -> "Constraint":
         """The same constraint with other names; variables that get the same name become one.
@@ -220,12 +287,12 @@ class Constraint:
         return f"Constraint({self.name}: {', '.join(f'{v.name} of {v.size}' for v in self.variables)})"
 
     @classmethod
-    def _of(cls, body: Table | Compiled, name: str) -> "Constraint":
+    def _of(cls, body: Body, name: str) -> "Constraint":
         made = cls.__new__(cls)
         made._state(body, name)
         return made
 
-    def _state(self, body: Table | Compiled, name: str) -> None:
+    def _state(self, body: Body, name: str) -> None:
         self.variables, self.name, self.body = body.variables, name, body
 
     def _columns(self, log_p: Posteriors) -> tuple[Float[Tensor, "i n"], torch.Size]:
@@ -266,6 +333,10 @@ def _check_networks(one: Variable, other: Variable) -> None:
             f"{one.name} would be labelled by two networks, {one.network} and {other.network}: what is one variable"
             " is labelled by one"
         )
+
+
+def _shown(n: int) -> str:
+    return f"{n:.3g}" if n < 1e300 else f"10^{len(str(n)) - 1}"
 
 
 def _called(predicate: object) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from gedikit.errors import UsageError
 from gedikit.symbolic.budget import Budget, needs
 from gedikit.symbolic.formula import FALSE, NEVER, TRUE, All, Fact, Formula, Is, Not, Some, leaves
+from gedikit.symbolic.grounding import Grounder, NotInFragmentError
 from gedikit.symbolic.neural import NEURAL, Declaration, Term, clauses_of, items, refuse_above_one
 from gedikit.symbolic.variables import Variable
 
@@ -45,14 +46,30 @@ def _grounded(program: str, query: str, budget: Budget) -> Ground:
         raise UsageError(f"query {query!r} has variables: name the inputs, as in addition(a, b, c)")
     try:
         clauses, declarations = clauses_of(program)
-        dag = _ground_dag(clauses, term, budget)
+        ground = _by_tables(clauses, declarations, term, budget)
+        if ground is None:
+            ground = _Formulas(_ground_dag(clauses, term, budget), declarations).ground(term)
     except errors.ProbLogError as error:
         raise UsageError(_in_a_sentence(error, term)) from None
-    ground = _Formulas(dag, declarations).ground(term)
     if ground.holds is FALSE:
         raise UsageError(f"the query {query} {NEVER}")
     _check_used(ground, declarations, query)
     return ground
+
+
+def _by_tables(clauses: Any, declarations: list[Declaration], query: Term, budget: Budget) -> Ground | None:
+    """None for programs that need ProbLog."""
+    try:
+        grounder = Grounder(clauses, declarations, budget)
+        return _ground(grounder.holds(query), TRUE, query, grounder.inputs)
+    except NotInFragmentError:
+        budget.outlook = str
+        return None
+
+
+def _ground(holds: Formula, given: Formula, query: Term, inputs: dict[Variable, list[str]]) -> Ground:
+    found = {leaf.choice: None for leaf in leaves(All((holds, given))) if isinstance(leaf.choice, Variable)}
+    return Ground(_as_in(query, list(found), inputs), holds, given)
 
 
 def _ground_dag(clauses: Any, query: Term, budget: Budget) -> Any:
@@ -64,9 +81,33 @@ def _ground_dag(clauses: Any, query: Term, budget: Budget) -> Any:
         return evaluate(*args, **kwargs)
 
     engine.eval = guarded
-    return needs("problog.formula", "problog").LogicDAG.create_from(
-        engine.ground_all(engine.prepare(clauses), queries=[query])
-    )
+    found = engine.ground_all(engine.prepare(clauses), queries=[query])
+    # ProbLog looks for cycles in time and memory that grow with the square of the depth
+    cyclic = _parts_first(found) is None
+    return needs("problog.formula", "problog").LogicDAG.create_from(found) if cyclic else found
+
+
+def _parts_first(ground: Any) -> list[int] | None:
+    """The nodes that query and evidence lead to, each after its parts; None where there is a cycle."""
+    roots = [key for _, key in ground.queries()] + [key for _, key, sign in ground.evidence_all() if sign]
+    order: list[int] = []
+    begun: set[int] = set()
+    ended: set[int] = set()
+    stack = [(abs(key), False) for key in roots if key]
+    while stack:
+        key, expanded = stack.pop()
+        if expanded:
+            ended.add(key)
+            order.append(key)
+        elif key in begun:
+            if key not in ended:
+                return None
+        else:
+            begun.add(key)
+            stack.append((key, True))
+            parts = getattr(ground.get_node(key), "children", ())
+            stack.extend((abs(part), False) for part in parts if part and abs(part) not in ended)
+    return order
 
 
 class _Formulas:
@@ -74,23 +115,23 @@ class _Formulas:
 
     def __init__(self, dag: Any, declarations: list[Declaration]):
         self.dag, self.declarations = dag, declarations
+        self.nodes = {key: dag.get_node(key) for key in _parts_first(dag) or ()}
         self.choices = self._facts()
 
     def ground(self, query: Term) -> Ground:
         self.formulas: dict[int, Formula] = {}
-        for key, node, kind in self.dag:  # parts come first
-            if kind == "atom":
-                if not node.is_extra:
+        for key, node in self.nodes.items():
+            match type(node).__name__:
+                case "atom":
                     self.formulas[key] = self._atom(key, node)
-            else:
-                parts = tuple(map(self._formula, node.children))
-                self.formulas[key] = All(parts) if kind == "conj" else Some(parts)
+                case "conj":
+                    self.formulas[key] = All(tuple(map(self._formula, node.children)))
+                case _:
+                    self.formulas[key] = Some(tuple(map(self._formula, node.children)))
         ((_, holds),) = self.dag.queries()
         evidence = [(self._formula(key), sign) for _, key, sign in self.dag.evidence_all() if sign]
         given = All(tuple(f if sign > 0 else Not(f) for f, sign in evidence)) if evidence else TRUE
-        root = self._formula(holds)
-        found = {leaf.choice: None for leaf in leaves(All((root, given))) if isinstance(leaf.choice, Variable)}
-        return Ground(_as_in(query, list(found), self.inputs), root, given)
+        return _ground(self._formula(holds), given, query, self.inputs)
 
     def _formula(self, key: int | None) -> Formula:
         if key is None:

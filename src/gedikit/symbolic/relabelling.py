@@ -5,9 +5,10 @@ constraint's probability, and only exchanging names leads out of it. An example 
 part of a naming violates it whatever the rest is, and that bound makes the search exact in most cases.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, prod
+from functools import cached_property
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -17,9 +18,14 @@ from torch import Tensor
 
 from gedikit.errors import UsageError
 from gedikit.symbolic.constraint import Constraint
+from gedikit.symbolic.examples import Placed
+from gedikit.symbolic.situations import situations_of
+from gedikit.symbolic.symbols import ONE_KIND, Kind
+from gedikit.symbolic.table import Table
 from gedikit.symbolic.variables import Posteriors, checked
 
 MAX_TUPLES = 200_000
+MAX_UNDECIDED = 4_000_000  # tuples of values or of none yet, of all situations together
 WORK = 2_000_000  # tuples looked up at once
 TIE = 1e-5  # of all examples: namings that satisfy as many up to this are equally good
 Namings = Int64[Tensor, "p c"]
@@ -80,13 +86,83 @@ def best_relabelling(
         )
     if not len(posteriors[0]):
         raise UsageError("log_p has no rows: give those of at least one example")
+    labels, weights = _soft_tuples(posteriors) if soft else _hard_tuples(posteriors)
+    kind = Kind(ONE_KIND, constraint.variables[0].values)
+    part = _Part(labels, weights, constraint.satisfaction().to(weights), (kind,) * len(posteriors))
+    return _searched(_Score([part], (kind,)), starts, k, seed)
+
+
+class Namer:
+    """Names the clusters of a model by examples of any rules, with known values and symbols of several kinds.
+
+    What the rules allow is worked out once, for every situation: which variables are images, and which values are
+    known.
+    """
+
+    def __init__(self, placed: Sequence[Placed]):
+        """Where the rules allow too many tuples of values to go through, `can` says so."""
+        self.symbols = placed[0].symbols
+        self.situations = [one for p in placed for group in p.groups for one in situations_of(p, group)]
+        self.can = sum(s.n_undecided for s in self.situations) <= MAX_UNDECIDED and all(
+            s.constraint.few_tuples or isinstance(s.constraint.body, Table) for s in self.situations
+        )
+
+    @cached_property
+    def _allowed(self) -> list[Float[Tensor, "..."]]:
+        return [situation.satisfaction() for situation in self.situations]
+
+    @torch.no_grad()
+    def best(
+        self,
+        log_p: Float[Tensor, "n c"],
+        labels: Int64[Tensor, " n"] | None = None,
+        *,
+        starts: int = 64,
+        k: int = 2,
+        seed: int = 0,
+    ) -> Relabelling:
+        """The names under which most examples are as they are known to be, from log-posteriors of all rows.
+
+        `labels` are symbols that are known of rows, −1 of others: a row with one counts as an example.
+        """
+        if not self.can:
+            raise UsageError("the rules allow too many tuples of values to name clusters by going through them")
+        kinds, device = self.symbols.kinds, log_p.device
+        shown = {kind.name: kind.first + log_p[:, kind.clusters].argmax(-1) for kind in kinds}
+        parts = []
+        for situation, allowed in zip(self.situations, self._allowed, strict=True):
+            rows = torch.from_numpy(situation.rows).to(device)
+            seen = [shown[kind.name][at] for kind, at in zip(situation.kinds, rows.T, strict=True)]
+            tuples, which = torch.stack(seen, dim=-1).unique(dim=0, return_inverse=True)
+            weights = torch.from_numpy(situation.weights).to(device)
+            counts = torch.zeros(len(tuples), dtype=torch.float64, device=device).index_add_(0, which, weights)
+            parts.append(_Part(tuples, counts.float(), allowed.float().to(device), situation.kinds))
+        if labels is not None:
+            parts += _labelled(shown, labels, kinds)
+        return _searched(_Score(parts, kinds), starts, k, seed)
+
+
+def _labelled(shown: Mapping[str, Tensor], labels: Int64[Tensor, " n"], kinds: Sequence[Kind]) -> list["_Part"]:
+    """Rows whose symbol is known, as examples of one image."""
+    parts = []
+    for kind in kinds:
+        for label in range(kind.first, kind.first + kind.size):
+            clusters, counts = shown[kind.name][labels == label].unique(return_counts=True)
+            if len(clusters):
+                only = torch.zeros(kind.size, device=labels.device)
+                only[label - kind.first] = 1
+                parts.append(_Part(clusters[:, None], counts.float(), only, (kind,)))
+    return parts
+
+
+def _searched(score: "_Score", starts: int, k: int, seed: int) -> Relabelling:
     if starts < 1 or k < 1:
         raise UsageError(f"starts and k must be at least 1, not {starts} and {k}")
-    score = _Score(constraint, *(_soft_tuples(posteriors) if soft else _hard_tuples(posteriors)))
     generator = torch.Generator().manual_seed(seed)
-    starts = min(starts, score.at_once(comb(score.c, 2)))
-    random = torch.rand(starts, score.c, generator=generator).argsort(1).to(posteriors[0].device)
-    climbed = _best(torch.cat([_climbed(random, score), score.unchanged]), score, k)
+    starts = min(starts, score.at_once(len(score.pairs[0])))
+    random = [kind.first + torch.rand(starts, kind.size, generator=generator).argsort(1) for kind in score.kinds]
+    first = torch.cat(random, 1).to(score.device)
+    climbed = _best(torch.cat([_climbed(first, score), score.unchanged]), score, k)
     found, left_aside = _not_excluded(score, float(score(climbed)[-1]) if len(climbed) == k else -1.0)
     namings = _best(torch.cat([climbed, found]), score, k)
     satisfied = score.satisfied(namings)
@@ -98,35 +174,66 @@ def best_relabelling(
     )
 
 
+class _Part:
+    """Tuples of clusters that examples have, how many have each, and which tuples of values they may have."""
+
+    def __init__(
+        self,
+        labels: Int64[Tensor, "u v"],
+        weights: Float[Tensor, " u"],
+        allowed: Float[Tensor, "..."],
+        kinds: Sequence[Kind],
+    ):
+        for v in range(len(kinds)):  # what is undecided may still be the best
+            allowed = torch.cat([allowed, allowed.amax(v, keepdim=True)], dim=v)
+        self.labels, self.weights, self.kinds, self.possible = labels, weights, tuple(kinds), allowed.flatten()
+        self.strides = [prod(kind.size + 1 for kind in kinds[v + 1 :]) for v in range(len(kinds))]
+
+    def satisfied(self, values: Mapping[str, Namings]) -> Float[Tensor, " p"]:
+        """By the positions of clusters' values in their kind, one larger than the last where undecided."""
+        first = values[self.kinds[0].name]
+        where = torch.zeros(len(first), len(self.labels), dtype=torch.int64, device=first.device)
+        for labels, kind, stride in zip(self.labels.T, self.kinds, self.strides, strict=True):
+            where += (values[kind.name] * stride).index_select(1, labels)
+        return self.possible[where] @ self.weights
+
+
 class _Score:
-    """How many examples may still satisfy the constraint under namings, entries `c` of which are undecided.
+    """How many examples may still be satisfied under namings, entries `c` of which are undecided.
 
     Names that may still stay as they are count for a little, so that they decide between equally good namings.
     """
 
-    def __init__(self, constraint: Constraint, labels: Int64[Tensor, "u v"], weights: Float[Tensor, " u"]):
-        self.c, n_variables = constraint.variables[0].size, labels.shape[1]
-        possible = constraint.satisfaction().to(weights)
-        for v in range(n_variables):
-            possible = torch.cat([possible, possible.amax(v, keepdim=True)], dim=v)
-        self.labels, self.weights, self.possible = labels, weights, possible.flatten()
-        self.strides = [(self.c + 1) ** (n_variables - 1 - v) for v in range(n_variables)]
-        self.unchanged: Namings = torch.arange(self.c, device=labels.device)[None]
-        self.tie = TIE * float(weights.sum())
+    def __init__(self, parts: Sequence[_Part], kinds: Sequence[Kind]):
+        self.parts, self.kinds = parts, kinds
+        self.c, self.device = sum(kind.size for kind in kinds), parts[0].labels.device
+        self.unchanged: Namings = torch.arange(self.c, device=self.device)[None]
+        self.kind_of_cluster = torch.tensor([i for i, kind in enumerate(kinds) for _ in kind.values])
+        self.n_tuples = sum(len(part.weights) for part in parts)
+        self.tie = TIE * sum(float(part.weights.sum()) for part in parts)
+        a, b = torch.triu_indices(self.c, self.c, 1)
+        alike = self.kind_of_cluster[a] == self.kind_of_cluster[b]
+        self.pairs = (
+            a[alike].to(self.device),
+            b[alike].to(self.device),
+        )  # of clusters that may exchange their names
 
     def at_once(self, neighbours: int) -> int:
         """Of how many namings to look at that many neighbours each in one go."""
-        return max(1, WORK // (max(1, neighbours) * len(self.weights)))
+        return max(1, WORK // (max(1, neighbours) * self.n_tuples))
 
     def __call__(self, namings: Namings) -> Float[Tensor, " p"]:
         stay = (namings == self.unchanged) | (namings == self.c)
         return self.satisfied(namings) + self.tie * stay.double().mean(1)
 
     def satisfied(self, namings: Namings) -> Float[Tensor, " p"]:
-        where = torch.zeros(len(namings), len(self.labels), dtype=torch.int64, device=namings.device)
-        for labels, stride in zip(self.labels.T, self.strides, strict=True):
-            where += (namings * stride).index_select(1, labels)
-        return self.possible[where] @ self.weights
+        values = {kind.name: namings for kind in self.kinds}
+        if len(self.kinds) > 1:
+            values = {kind.name: (namings - kind.first).clamp(max=kind.size) for kind in self.kinds}
+        total = self.parts[0].satisfied(values)
+        for part in self.parts[1:]:
+            total = total + part.satisfied(values)
+        return total
 
 
 def _hard_tuples(posteriors: Sequence[Tensor]) -> tuple[Int64[Tensor, "u v"], Float[Tensor, " u"]]:
@@ -152,7 +259,7 @@ def _soft_tuples(posteriors: Sequence[Tensor]) -> tuple[Int64[Tensor, "u v"], Fl
 
 def _climbed(namings: Namings, score: _Score) -> Namings:
     """Exchange the two names that help most, until no exchange helps."""
-    a, b = torch.triu_indices(score.c, score.c, 1, device=namings.device)
+    a, b = score.pairs
     best = score(namings)
     while len(a):
         exchanged = namings[:, None].repeat(1, len(a), 1)
@@ -170,15 +277,17 @@ def _climbed(namings: Namings, score: _Score) -> Namings:
 
 def _not_excluded(score: _Score, threshold: float) -> tuple[Namings, float]:
     """Namings that score more than `threshold`, and how much those left aside could at most score."""
-    c, device = score.c, score.labels.device
-    usage = torch.zeros(c, dtype=score.weights.dtype, device=device)
-    for column in score.labels.T:
-        usage.index_add_(0, column, score.weights)
+    c, device = score.c, score.device
+    usage = torch.zeros(c, dtype=score.parts[0].weights.dtype, device=device)
+    for part in score.parts:
+        for column in part.labels.T:
+            usage.index_add_(0, column, part.weights)
+    alike = (score.kind_of_cluster[:, None] == score.kind_of_cluster).to(device)
     frontier = torch.full((1, c), c, device=device)
     limit, left_aside = score.at_once(c), -1.0
     for cluster in usage.argsort(descending=True):
         taken = torch.zeros(len(frontier), c + 1, dtype=torch.bool, device=device).scatter_(1, frontier, True)
-        parent, value = (~taken[:, :c]).nonzero(as_tuple=True)
+        parent, value = (~taken[:, :c] & alike[cluster]).nonzero(as_tuple=True)
         frontier = frontier[parent]
         frontier[:, cluster] = value
         bounds = score(frontier)

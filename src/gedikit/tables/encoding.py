@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -61,6 +61,11 @@ class TableEncoding:
     def origins(self) -> tuple[str, ...]:
         """The column that each number of a row comes from."""
         return tuple(column.name for column in self.learned for _ in column.features)
+
+    def parts(self, numbers: Iterable[int]) -> list[str]:
+        """What some of the numbers of a row stand for, each once: columns, or whether values of them are there."""
+        marks = {self._slice(c).stop - 1 for c in self.learned if c.kind in ("number", "date") and c.marks_gaps}
+        return list(dict.fromkeys(f"gaps of {self.origins[i]}" if i in marks else self.origins[i] for i in numbers))
 
     @property
     def is_plain(self) -> bool:

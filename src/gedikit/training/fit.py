@@ -121,6 +121,7 @@ class Setup:
     source: Source | None
     step: TrainStep
     optima: dict[str, float]
+    starts: Starts
     rules: Rules | None = None
     start: Start | None = None
 
@@ -195,7 +196,7 @@ class Setup:
                 "optima": self.optima,
                 **({"density": measured} if measured else {}),
                 "fingerprint": fingerprint(self.x),
-                **({} if self.rules is None else {"values": self.rules.values}),
+                **({} if self.rules is None else {"values": self.rules.values, "symbols": self.rules.tree()}),
                 **({} if self.start is None else {"rivals": Rivals.of(self.start, self.reference_rows).tree()}),
                 "versions": {
                     "gedikit": __version__,
@@ -234,7 +235,9 @@ class Setup:
         if self.start is not None:
             found |= evidence_of_start(self.start, fitted.training_labels)
         if not self.data.image_shape:
-            islands = look_at_islands(self.data.all_rows().numpy(), fitted.training_labels, self.plan.seed)
+            scaling = self.plan.config.data.scaling
+            rows, built = self.starts.telling(self.data.all_rows().numpy(), scaling), self.starts.near.get(scaling)
+            islands = look_at_islands(rows, fitted.training_labels, self.plan.seed, built)
             fitted.info["concerns"] = [concern.tree() for concern in islands.concerns]
             found |= islands.numbers()
         return found | self._gain(fitted)
@@ -258,7 +261,7 @@ class Setup:
             return None
         generator = torch.Generator().manual_seed(self.plan.seed)
         one_unit = len(np.unique(self.data.scaler.scale)) == 1
-        codes = getattr(self.plan.config.data, "codes", ())
+        codes = self.plan.config.data.codes
         return OutlierModel.fit(self.data.all_rows(), generator, one_unit=one_unit, codes=codes)
 
     def _assignment(self, network: EnergyClassifier) -> Assignment:
@@ -300,7 +303,7 @@ def prepare(
     def graph() -> NeighbourGraph:
         return c.similarity.graph(alike, setup)
 
-    examples = None if rules is None else rules.examples
+    examples = None if rules is None else rules.bundles.rows
     if known is not None and rules is None:
         examples = known.drawn_from(1 if data.image_shape else _RESOLUTION, seed)
     views = c.views.prepare(
@@ -319,11 +322,11 @@ def prepare(
         )
     )
     nearest = c.similarity.nearest(alike) if rules is not None else _no_neighbours
+    looked_at = starts or Starts(x, seed, c.data.codes, known)
 
     @cache
     def start() -> Start:
         shares = None if plan.shares == AUTO else plan.prior
-        looked_at = starts or Starts(x, seed, getattr(c.data, "codes", ()), known)
         if data.image_shape:
             return looked_at.of_images(data.image_shape, plan.data.border).find(plan.n_clusters, shares)
         return _with_its_number(looked_at, plan, shares)
@@ -339,7 +342,7 @@ def prepare(
         data.rows,
         rules,
         partition,
-        None if rules else known,
+        known,
         bool(data.image_shape),
     )
     objectives = {name: objective.bind(training_data) for name, objective in c.objectives.items()}
@@ -380,6 +383,7 @@ def prepare(
         source,
         step,
         optima,
+        looked_at,
         rules,
         begun,
     )
@@ -394,7 +398,7 @@ def _counted(known: Known | None, rows: Int64[Tensor, " k"], total: int, seed: i
 
 def _with_its_number(starts: Starts, plan: Plan, shares: tuple[float, ...] | None) -> Start:
     """The start of rows of numbers, also of a resumed fit with the evidence for a number that was looked for."""
-    scaling = getattr(plan.config.data, "scaling", AUTO)
+    scaling = plan.config.data.scaling
     found = starts.find(plan.n_clusters, scaling, shares)
     if found.number is None and any(decision.what == "n_clusters" for decision in plan.decisions):
         found = replace(found, number=starts.find(None, scaling).number)

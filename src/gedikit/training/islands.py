@@ -62,13 +62,31 @@ class Islands:
         return {"agreement_with_islands": self.agreement, "islands": float(self.n_islands)}
 
 
-def look_at_islands(points: Float[np.ndarray, "n d"], labels: Int64[np.ndarray, " n"], seed: int) -> Islands:
-    """Clusters of rows, at most 3000 of them, held against the neighbour graph of these rows."""
+def look_at_islands(
+    points: Float[np.ndarray, "n d"],
+    labels: Int64[np.ndarray, " n"],
+    seed: int,
+    built: Neighbourhood | None = None,
+) -> Islands:
+    """Clusters of rows, at most 3000 of them, held against the neighbour graph of these rows.
+
+    A neighbourhood that was built before is taken where it is of the same rows.
+    """
     some = np.arange(len(points))
     if len(some) > _MOST_ROWS:
         some = np.sort(np.random.default_rng(seed).choice(some, _MOST_ROWS, replace=False))
-    near = Neighbourhood.of_points(points[some].astype(np.float64), seed)
+    if built is not None and len(some) == len(points) and _is_of(built, points):
+        near = built
+    else:
+        near = Neighbourhood.of_points(points[some], seed)
     return _Look(near, points[some], labels[some], some).islands()
+
+
+def _is_of(near: Neighbourhood, points: Float[np.ndarray, "n d"]) -> bool:
+    """Whether the neighbourhood is that of these points."""
+    if near.points is None or len(near.anchor) != len(points):
+        return False
+    return np.array_equal(near.points, points[near.rows])
 
 
 class _Look:

@@ -31,7 +31,7 @@ def out_of_memory(ready: "Setup") -> UsageError:
 def batch_that_fits(ready: "Setup") -> int | None:
     """From the peaks of two small iterations: what one more row costs."""
     try:
-        together = 1 if ready.rules is None else ready.rules.n_variables
+        together = 1 if ready.rules is None else ready.rules.bundles.rows.shape[1]
         sizes = tuple(together * size for size in _TRIALS)
         peaks = [_peak(ready, size) for size in sizes]
     except torch.OutOfMemoryError:

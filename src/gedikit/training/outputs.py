@@ -27,11 +27,12 @@ class BatchOutputs:
         log_prior: Float[Tensor, "*m c"],
         held_out: Bool[Tensor, " n"],
         phases: Mapping[str, Hashable],
+        drawn: Int[Tensor, "*m k"] | None = None,
     ):
         """`view` is one x′ in any case, `views` are as many as the objectives want."""
         self._state, self._network, self._held_out = state, state.network, held_out
         self.rows, self.views, self.samples = rows, views, samples
-        self.log_prior, self.phases = log_prior, phases
+        self.log_prior, self.phases, self._drawn = log_prior, phases, drawn
         self._view, self._size = view, x.shape[-2]
         parts = [x, *views] if samples is None else [x, *views, samples.points]
         self._points = torch.cat(parts, dim=-2)
@@ -39,6 +40,10 @@ class BatchOutputs:
             self._embeddings = torch.cat([state.embed(part) for part in parts], dim=-2)
         else:
             self._embeddings = state.embed(self._points)
+
+    @property
+    def drawn(self) -> Int[Tensor, "*m k"]:
+        return self.rows if self._drawn is None else self._drawn
 
     @property
     def network(self) -> EnergyClassifier:

@@ -1,87 +1,176 @@
-"""Rules to learn from: a constraint, and examples of images that satisfy it."""
+"""Rules to learn from: constraints, and examples of rows that satisfy them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, Self, cast
 
 import numpy as np
-from jaxtyping import Int64
 from numpy.typing import ArrayLike, NDArray
 
 from gedikit.errors import DataError, UsageError
 from gedikit.planning import ExamplesProfile
-from gedikit.symbolic import Constraint
+from gedikit.symbolic import Constraint, Examples, Placed, Symbols, symbols_of
+from gedikit.symbolic.bundles import Bundles
+from gedikit.symbolic.examples import NOTHING
+from gedikit.symbolic.expectations import expected_symbols, first_contradiction
+
+_STEPS = 10  # of expectation maximisation, for the shares of symbols where values are known
+_NEVER = 1e-9
+_TRACE = 1e-3  # of an equal share, for symbols that never occur: the logarithm of a share must be finite
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Each example is a row of numbers of rows of the data, one for every variable of the constraint."""
+    """Examples of one or several constraints over symbols of one or several kinds; rows are those of the data."""
 
-    constraint: Constraint
-    examples: Int64[np.ndarray, "m v"]
+    symbols: Symbols
+    placed: tuple[Placed, ...]
 
     @classmethod
-    def of(cls, constraint: Constraint, examples: ArrayLike) -> Self:
-        """From what a user gives."""
-        if not isinstance(constraint, Constraint):
-            kind = type(constraint).__name__
-            raise UsageError(
-                f"constraint is a {kind}: state it as a Constraint, such as Constraint(f, domains=(10, 10))"
-            )
-        try:
-            numbers = np.asarray(examples)
-        except ValueError:
-            raise UsageError("examples has rows of different lengths: give a number for every variable") from None
-        if numbers.dtype.kind not in "iu":
-            raise UsageError(f"examples has values of type {numbers.dtype}: give whole numbers, those of rows of X")
-        return cls(constraint, numbers.astype(np.int64))
+    def of(
+        cls,
+        rules: Constraint | Examples | Sequence[Examples],
+        examples: ArrayLike | Any = None,
+        *,
+        symbols: Symbols | None = None,
+        n_clusters: int | None = None,
+        **given: Any,
+    ) -> Self:
+        """From what a user gives: a constraint and columns of examples, or Examples, one or several.
 
-    @property
-    def n_variables(self) -> int:
-        return len(self.constraint.variables)
+        `given` are further arguments of `Examples`. Without symbols these are what the images can show.
+        """
+        if isinstance(rules, Examples | list | tuple):
+            listed = [rules] if isinstance(rules, Examples) else list(rules)
+            if examples is not None or any(value is not None for value in given.values()):
+                raise UsageError("examples are in the first argument already: give holds, weights and kinds there")
+            if not listed or not all(isinstance(one, Examples) for one in listed):
+                raise UsageError("a list of rules must hold Examples(constraint, columns), at least one")
+        else:
+            kept = {name: value for name, value in given.items() if value is not None}
+            listed = [Examples(cast(Constraint, rules), examples, **kept)]
+        symbols = symbols or symbols_of(listed, n_clusters)
+        return cls(symbols, tuple(one.of(symbols) for one in listed))
+
+    @cached_property
+    def bundles(self) -> Bundles:
+        """The examples as batches draw them."""
+        return Bundles.of(self.placed)
 
     @property
     def values(self) -> list[Any]:
         """What clusters stand for, as a file can hold it."""
-        plain = (
-            value.item() if isinstance(value, np.generic) else value
-            for value in self.constraint.variables[0].values
-        )
-        return [value if isinstance(value, bool | int | float | str) else str(value) for value in plain]
+        return self.symbols.plain_values()
+
+    def tree(self) -> dict[str, list[Any]]:
+        """The values of every kind of symbols, as a file can hold them."""
+        return {kind.name: self.values[kind.clusters] for kind in self.symbols.kinds}
 
     def profile(self) -> ExamplesProfile:
         """What a plan takes from the examples."""
-        return ExamplesProfile(self.examples.size, self.n_variables, tuple(self.prior().tolist()))
+        rows = self.bundles.rows
+        return ExamplesProfile(rows.size, rows.shape[1], tuple(self.prior().tolist()))
 
     def prior(self) -> NDArray[np.float64]:
-        """How often each value occurs in examples; a value that never does keeps a trace, as its logarithm must."""
-        p = self.constraint.implied_prior().shared.cpu().numpy().astype(np.float64)
-        p = np.maximum(p, 1e-3 / len(p))
+        """How often each symbol occurs among the images of examples; one that never does keeps a trace."""
+        p = np.maximum(self._shares, _TRACE / len(self._shares))
         kept: NDArray[np.float64] = p / p.sum()
         return kept
 
+    @property
+    def absent(self) -> list[str]:
+        """Symbols that no example can show."""
+        listed = [(kind.name, value) for kind in self.symbols.kinds for value in kind.values]
+        return [f"{kind} {value}" for (kind, value), p in zip(listed, self._shares, strict=True) if p < _NEVER]
+
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        if len(self.placed) == len(self.symbols.kinds) == 1 and self.placed[0].plain:
+            return self.placed[0].constraint.implied_prior().shared.cpu().numpy().astype(np.float64)
+        return self._expected_shares()
+
+    def _expected_shares(self) -> NDArray[np.float64]:
+        """What examples make of equal shares, and of what they made of these, where their values are known."""
+        sizes = [kind.size for kind in self.symbols.kinds]
+        equal = np.concatenate([np.full(size, 1 / size) for size in sizes])
+        fixed = sum((expected_symbols(p, equal) for p in self.placed if p.plain), np.zeros(len(equal)))
+        told = [p for p in self.placed if not p.plain]
+        shares, counts = equal, fixed
+        for _ in range(_STEPS if told else 0):
+            counts = sum((expected_symbols(p, shares) for p in told), fixed)
+            ends = np.cumsum(sizes)[:-1]
+            shares = np.concatenate([_normalised(of_kind) for of_kind in np.split(counts, ends)])
+        return np.asarray(counts / counts.sum())
+
     def check(self, n_rows: int, n_clusters: int) -> None:
-        shape, variables = self.examples.shape, self.constraint.variables
-        if self.examples.ndim != 2 or shape[1] != len(variables) or shape[0] < 1:
-            raise UsageError(
-                f"examples has shape {shape}: give a row for every example and one number for each of "
-                f"{', '.join(v.name for v in variables)}"
-            )
-        outside = self.examples[(self.examples < 0) | (self.examples >= n_rows)]
-        if outside.size:
-            raise DataError(f"examples name rows from 0 to {n_rows - 1}, not {outside[0]}")
-        if len(np.unique(self.examples)) < 2:
+        """Refuse examples that do not fit the data or the model, or that contradict their rule."""
+        symbols = self.symbols
+        if symbols.n_clusters != n_clusters:
+            said = [f"{v.name} has {v.size} values" for p in self.placed for v in p.constraint.variables]
+            whole = said[0] if len(symbols.kinds) == 1 else f"symbols has {symbols.n_clusters} values in all"
+            raise UsageError(f"{whole} and the model {n_clusters} clusters: a cluster stands for a value")
+        for p in self.placed:
+            _check_rows(p, n_rows)
+        rows = np.concatenate([p.rows[p.rows != NOTHING] for p in self.placed])
+        if len(np.unique(rows)) < 2:
             raise DataError("examples name a single row: at least two are needed")
-        ordered = np.sort(self.examples, axis=1)
-        if (ordered[:, 1:] == ordered[:, :-1]).any():
-            raise DataError("an example names the same row twice: rows of one example must differ")
-        if not self.constraint.one_domain:
-            raise UsageError(
-                f"{self.constraint.name} has variables with different values or networks, and one network labels "
-                "all rows: state it with the same values and the same network for each"
-            )
-        for variable in variables:
-            if variable.size != n_clusters:
-                raise UsageError(
-                    f"{variable.name} has {variable.size} values and the model {n_clusters} clusters: "
-                    "a cluster stands for a value"
-                )
+        self._check_kinds(n_rows)
+        for p in self.placed:
+            example = first_contradiction(p)
+            if example is not None:
+                raise DataError(_contradiction(p, example))
+
+    def _check_kinds(self, n_rows: int) -> None:
+        """Every kind is shown by some column, and every row is of one kind."""
+        kind_of_row = np.full(n_rows, NOTHING)
+        position = {name: i for i, name in enumerate(self.symbols.names)}
+        for p in self.placed:
+            for v, kind, rows in zip(p.constraint.variables, p.kinds, p.rows.T, strict=True):
+                if kind is None:
+                    continue
+                named, own = rows[rows != NOTHING], position[kind.name]
+                other = (kind_of_row[named] != NOTHING) & (kind_of_row[named] != own)
+                if other.any():
+                    row = named[other.argmax()]
+                    raise DataError(
+                        f"examples name row {row} as {v.name}, which is of the kind {kind.name}, and elsewhere as"
+                        f" of the kind {self.symbols.names[kind_of_row[row]]}: a row shows a symbol of one kind"
+                    )
+                kind_of_row[named] = own
+        absent = [name for name, i in position.items() if i not in kind_of_row]
+        if absent:
+            raise UsageError(f"no example shows a symbol of the kind {absent[0]}: no column of images is of it")
+
+
+def _normalised(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = counts.sum()
+    return np.asarray(counts / total if total else np.full(len(counts), 1 / len(counts)))
+
+
+def _check_rows(placed: Placed, n_rows: int) -> None:
+    names = [v.name for v in placed.constraint.variables]
+    outside = np.argwhere((placed.rows < NOTHING) | (placed.rows >= n_rows))
+    if len(outside):
+        example, j = outside[0]
+        raise DataError(
+            f"row {example} of examples names row {placed.rows[example, j]} for {names[j]}: X has rows from 0 to"
+            f" {n_rows - 1}"
+        )
+    bare = np.flatnonzero((placed.rows == NOTHING).all(1))
+    if len(bare):
+        raise DataError(f"row {bare[0]} of examples has no image: there is nothing to be learned from it")
+
+
+def _contradiction(placed: Placed, example: int) -> str:
+    stated = {
+        v.name: v.values[at]
+        for v, at in zip(placed.constraint.variables, placed.known[example], strict=True)
+        if at != NOTHING
+    }
+    known = ", ".join(f"{name} = {value!r}" for name, value in stated.items()) or "nothing is known"
+    what = "cannot hold" if placed.examples.holds[example] else "holds in any case, and it is said not to"
+    return (
+        f"row {example} of examples contradicts {placed.constraint.name}: with {known} it {what}, whatever the"
+        " images show"
+    )

@@ -132,7 +132,8 @@ class TrainStep:
         views = (view, *others)[:wanted]
         samples = self._samples(state) if GENERATIVE in phase.terms else None
         phases = dict(zip(phase.terms, phase.of_objectives, strict=True))
-        return BatchOutputs(state, batch[0], x, view, views, samples, self.log_prior, self.held_out, phases)
+        rows, drawn = batch[:2]
+        return BatchOutputs(state, rows, x, view, views, samples, self.log_prior, self.held_out, phases, drawn)
 
     def _samples(self, state: TrainState) -> Samples | None:
         if self.source is None:

@@ -13,7 +13,7 @@ from gedikit.components import Component, Registry
 from gedikit.randomness import Randomness, integers, member_shape, normal
 from gedikit.views.neighbours import NeighbourGraph
 
-Batch = tuple[Tensor, ...]  # what an iteration starts from; its first part are the rows
+Batch = tuple[Tensor, ...]  # what an iteration starts from: the rows, the numbers of what was drawn, and more
 
 
 class Views(Protocol):
@@ -34,7 +34,9 @@ class Views(Protocol):
         """How far the augmentation has come; `progress` runs from 0 to 1 over the training."""
         ...
 
-    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch: ...
+    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:
+        """Rows, and the numbers of what was drawn: of rows that are drawn together, else the rows themselves."""
+        ...
 
     def __call__(
         self, batch: Batch, level: int, generator: Randomness, number: int = 0
@@ -112,9 +114,11 @@ class InMemory:
 
     def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:  # noqa: ARG002
         if self.examples is None:
-            return (integers(self.n_rows, (size,), generator),)
+            rows = integers(self.n_rows, (size,), generator)
+            return rows, rows
         count, together = self.examples.shape
-        return (self.examples[integers(count, (size // together,), generator)].flatten(),)
+        drawn = integers(count, (size // together,), generator)
+        return self.examples[drawn].flatten(), drawn
 
 
 @dataclass(frozen=True)

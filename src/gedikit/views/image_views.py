@@ -124,12 +124,12 @@ class ImageViews:
         return 0 if w is None else walk_level(w.steps, progress, w.hold, w.end)
 
     def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:  # noqa: ARG002
-        rows, epoch = self._rows(size, iteration)
+        rows, drawn, epoch = self._rows(size, iteration)
         wanted = self._wanted(rows, iteration, level)
         upcoming = self._wanted(self._rows(size, iteration + 1)[0], iteration + 1, level)
         raw = self.pixels.take(wanted, upcoming)
-        where = torch.from_numpy(rows).to(self.device, non_blocking=True)
-        return where, raw, torch.full((), epoch, device=self.device)
+        where, what = (torch.from_numpy(part).to(self.device, non_blocking=True) for part in (rows, drawn))
+        return where, what, raw, torch.full((), epoch, device=self.device)
 
     def __call__(
         self,
@@ -138,14 +138,14 @@ class ImageViews:
         generator: Randomness,  # noqa: ARG002
         number: int = 0,
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]:
-        rows, raw, epoch = batch
+        rows, _, raw, epoch = batch
         images = scaled(raw).reshape(-1, *self.image_shape)
         x = self.light(images[: len(rows)], keys(self.seed, epoch, rows, 0))
         view = self.strong(images[-len(rows) :], keys(self.seed, epoch, rows, 1 + number))
         return x.flatten(1), view.flatten(1)
 
-    def _rows(self, size: int, iteration: int) -> tuple[NDArray[np.int64], int]:
-        """The batch's rows and its epoch; what is left of an epoch after its last full batch is left out."""
+    def _rows(self, size: int, iteration: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """The batch's rows, what was drawn, its epoch; what is left after its last full batch is left out."""
         count, together = (self.n_rows, 1) if self.examples is None else self.examples.shape
         size //= together
         epoch, place = divmod(iteration, batches_per_epoch(count, size))
@@ -154,7 +154,7 @@ class ImageViews:
                 del self._order[old]
             self._order[epoch] = np.random.default_rng([self.seed, epoch]).permutation(count)
         chosen = self._order[epoch][place * size : (place + 1) * size]
-        return (chosen if self.examples is None else self.examples[chosen].reshape(-1)), epoch
+        return (chosen if self.examples is None else self.examples[chosen].reshape(-1)), chosen, epoch
 
     def _wanted(self, rows: NDArray[np.int64], iteration: int, level: int) -> NDArray[np.int64]:
         """The rows that x is made of, and after them those that x′ is made of where they differ."""

@@ -10,12 +10,14 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.cluster import SpectralClustering
 from sklearn.neighbors import NearestNeighbors
 
 _CANDIDATES = 4  # rows an anchor
 _ROUNDS = 8
 _TOLERANCE = 1e-8
+_FACTORISED = 2e9  # operations up to which eigenvectors by factorisation are the faster ones
 
 # rows of anchors and a number of neighbours → distances to them, and their places among the anchors
 Nearest = Callable[[NDArray[np.int64], int], tuple[NDArray[Any], NDArray[np.int64]]]
@@ -117,14 +119,32 @@ def spectral_clusters(weights: sparse.csr_matrix, n_clusters: int, seed: int) ->
         found: NDArray[np.int32] = model.fit_predict(weights)
         return found.astype(np.int64)
 
-    # LOBPCG is by far the faster one on graphs of images, and says so where it gets nowhere, as on long chains of
-    # points, whose graphs in turn are easy to factorise; that a graph is in several parts is said too, and no harm
+    if _elimination_cost(weights) <= _FACTORISED:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that a graph is in several parts is no harm
+            return parts("arpack")
+    # LOBPCG is by far the faster one on graphs of many columns, and says so where it gets nowhere
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = parts("lobpcg")
         if any("Exited" in str(warning.message) for warning in said):
             found = parts("arpack")
     return found
+
+
+def _elimination_cost(weights: sparse.csr_matrix) -> float:
+    """Operations of factorising within the envelope of the order of Cuthill & McKee (1969).
+
+    Neighbours of points in few dimensions are in narrow layers, however many points there are.
+    """
+    n = weights.shape[0]
+    order = reverse_cuthill_mckee(weights, symmetric_mode=True)
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    row, col = place[np.repeat(np.arange(n), np.diff(weights.indptr))], place[weights.indices]
+    first = np.arange(n)
+    np.minimum.at(first, row, col)
+    return float(((np.arange(n) - first).astype(np.float64) ** 2).sum())
 
 
 def _nearest(points: NDArray[Any], anchors: NDArray[Any]) -> NDArray[np.int64]:

@@ -27,6 +27,7 @@ from gedikit.training.devices import resolve_device
 from gedikit.version import __version__
 
 _CURVE_ROWS = 150
+_SECONDS_A_LINE = 30  # of progress, where there is no bar
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Request:
     iterations: int = 0  # 0: each recipe's own
     device: str = "auto"
     workers: int | None = None  # None: one for each core
+    minutes: float | None = None  # after which no fit begins and those under way are given up
 
     def __post_init__(self) -> None:
         for name in ("seeds", "workers"):
@@ -48,6 +50,8 @@ class Request:
         for name, option in (("first_seed", "--first-seed"), ("iterations", "--iters")):
             if getattr(self, name) < 0:
                 raise UsageError(f"{option} must not be negative, not {getattr(self, name)}")
+        if self.minutes is not None and self.minutes <= 0:
+            raise UsageError(f"--minutes must be above 0, not {self.minutes:g}")
 
     @property
     def chosen_seeds(self) -> tuple[int, ...]:
@@ -106,9 +110,9 @@ def code_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def key_of(name: str, asked: Mapping[str, Any], plan: Plan) -> str:
+def key_of(name: str, asked: Mapping[str, Any], plan: Plan | None = None) -> str:
     """A name for results that depend on all that was asked and planned, and on the version."""
-    planned = {part: value for part, value in plan.tree().items() if part != "decisions"}
+    planned = {} if plan is None else {part: value for part, value in plan.tree().items() if part != "decisions"}
     text = json.dumps([asked, planned, __version__], sort_keys=True)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -142,16 +146,23 @@ def run_all(jobs: Sequence[Job[R]], request: Request, console: Console) -> list[
             f"{others} of them were computed by another state of the code: remove {out / 'fits'} to repeat them"
         )
     n_fits = {job.key: job.n_fits for job in todo}
+    deadline = None if request.minutes is None else time.monotonic() + 60 * request.minutes
+    said = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("fits", total=sum(n_fits.values()))
 
         def heard(shares: dict[str, float]) -> None:
-            bar.update(task, completed=int(sum(n_fits[key] * share for key, share in shares.items())))
+            nonlocal said
+            done = sum(n_fits[key] * share for key, share in shares.items())
+            bar.update(task, completed=int(done))
+            if not console.is_terminal and time.monotonic() > said + _SECONDS_A_LINE:
+                said = time.monotonic()
+                console.print(f"{done:.1f} of {sum(n_fits.values())} fits")
 
         run = _in_turn if workers == 1 else _side_by_side
         try:
-            for done in run(todo, device, workers, heard):
+            for done in run(todo, device, workers, heard, deadline):
                 kept[done.job.key] = done
                 _write(done, out)
                 failed = sum(r.failure is not None for r in done.results)
@@ -159,23 +170,40 @@ def run_all(jobs: Sequence[Job[R]], request: Request, console: Console) -> list[
                 console.print(f"{done.job.title}: {len(done.results)} fits in {done.seconds:.0f} s{ending}")
         except KeyboardInterrupt:
             raise Interrupted(f"finished jobs are kept in {out}: the same command goes on with the rest") from None
+    left = sum(done is None for done in kept.values())
+    if left:
+        console.print(
+            f"the time is up: {left} of {len(jobs)} jobs are left, and the same command goes on with them"
+        )
     return [found for job in jobs if (found := kept[job.key]) is not None]
 
 
 class _Teller(Callback):
-    """Tells how far a job is."""
+    """Tells how far a job is, and gives it up when the time is."""
 
-    def __init__(self, tell: Callable[[str, float], None], key: str):
-        self.tell, self.key = tell, key
+    def __init__(self, tell: Callable[[str, float], None], key: str, deadline: float | None = None):
+        self.tell, self.key, self.deadline = tell, key, deadline
 
     def on_metrics(self, fit: FitView, metrics: Metrics) -> None:  # noqa: ARG002
         self.tell(self.key, fit.iteration / fit.iterations)
+        if _is_past(self.deadline):
+            fit.interrupt()
 
 
 Heard = Callable[[dict[str, float]], None]
 
 
-def _in_turn(jobs: Sequence[Job[R]], device: str, workers: int, heard: Heard) -> Iterator[Done[R]]:  # noqa: ARG001
+def _is_past(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline
+
+
+def _in_turn(
+    jobs: Sequence[Job[R]],
+    device: str,
+    workers: int,  # noqa: ARG001
+    heard: Heard,
+    deadline: float | None,
+) -> Iterator[Done[R]]:
     shares: dict[str, float] = {}
 
     def tell(key: str, share: float) -> None:
@@ -183,11 +211,21 @@ def _in_turn(jobs: Sequence[Job[R]], device: str, workers: int, heard: Heard) ->
         heard(shares)
 
     for job in jobs:
-        yield timed(job, device, _Teller(tell, job.key))
+        if _is_past(deadline):
+            return
+        try:
+            done = timed(job, device, _Teller(tell, job.key, deadline))
+        except Interrupted:
+            if _is_past(deadline):
+                return
+            raise
+        yield done
         tell(job.key, 1.0)
 
 
-def _side_by_side(jobs: Sequence[Job[R]], device: str, workers: int, heard: Heard) -> Iterator[Done[R]]:
+def _side_by_side(
+    jobs: Sequence[Job[R]], device: str, workers: int, heard: Heard, deadline: float | None
+) -> Iterator[Done[R]]:
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # inherited: small products on many threads wait for each other
     messages: Any = context.Queue()
@@ -197,7 +235,7 @@ def _side_by_side(jobs: Sequence[Job[R]], device: str, workers: int, heard: Hear
         pending = {pool.submit(_work, job, device) for job in jobs}
         error: BaseException | None = None
         try:
-            while pending and error is None:
+            while pending and error is None and not _is_past(deadline):
                 finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
                 while not messages.empty():
                     key, share = messages.get()
@@ -212,8 +250,8 @@ def _side_by_side(jobs: Sequence[Job[R]], device: str, workers: int, heard: Hear
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
+        yield from (f.result() for f in pending if not f.cancelled() and f.exception() is None)
         if error is not None:
-            yield from (f.result() for f in pending if not f.cancelled() and f.exception() is None)
             raise error
 
 

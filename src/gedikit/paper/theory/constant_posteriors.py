@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float
@@ -70,6 +71,18 @@ def best_constant(weights: Weights, clusters: int) -> Float[Tensor, " c"]:
         (slope,) = torch.autograd.grad(constant_loss(peaked(middle, clusters), weights), middle)
         low, high = (low, middle.detach()) if slope > 0 else (middle.detach(), high)
     return peaked(low, clusters)
+
+
+@lru_cache
+def least_prior_ratio(clusters: int) -> float:
+    """The w₂/w₁ above which the uniform v is the best of all constants: max (ln c − H(v))/(CE(uniform, v) − ln c).
+
+    At the uniform v itself the ratio of both tends to 1, which is the answer for two clusters.
+    """
+    logits = peaked(torch.linspace(0.01, CERTAIN, 3000, dtype=torch.float64), clusters)
+    at_uniform = float(constant_loss(torch.zeros(clusters, dtype=torch.float64), (1.0, 0.0)))
+    certain, uneven = constant_loss(logits, (1.0, 0.0)), constant_loss(logits, (0.0, 1.0))
+    return max(1.0, float(((at_uniform - certain) / (uneven - at_uniform)).max()))
 
 
 def around_best_constant(weights: Weights, clusters: int = CLUSTERS) -> BestConstant:

@@ -1,0 +1,171 @@
+"""What `fit` and `plan` can be asked for: each option once."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", metavar="FILE", help="A Python file or module that registers components; may be repeated."
+    ),
+]
+LabelsFrom = Annotated[
+    str | None,
+    typer.Option(help="folders: names of sub-folders are labels to compare the clusters with.", metavar="folders"),
+]
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What a command asks of a fit; None means that it was not said."""
+
+    clusters: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of clusters; else that of a built-in data set, or as many as are found.", metavar="N"
+        ),
+    ] = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="A name from [bold]gedikit methods[/], or objectives and a density, such as swav+cluster-energy.",
+            metavar="NAME",
+            show_default="gedi",
+        ),
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Same seed, same result.", metavar="N", show_default="0")] = None
+    iters: Annotated[
+        int | None, typer.Option(help="Training iterations, instead of those of the plan.", metavar="N")
+    ] = None
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data, instead of --iters.", metavar="N")] = (
+        None
+    )
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="quick, default or best: how large the network is and how long it trains.",
+            metavar="BUDGET",
+            show_default="default",
+        ),
+    ] = None
+    views: Annotated[
+        str | None,
+        typer.Option(
+            help="What the pictures are: photos, drawings, writing (in any colours) or things (on a plain "
+            "background). auto makes views that are safe for any picture, none leaves pictures as they are.",
+            metavar="KIND",
+            show_default="auto",
+        ),
+    ] = None
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SECTION.NAME=VALUE",
+            help="Change a setting ([bold]gedikit settings[/]); may be repeated.",
+        ),
+    ] = None
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Expected shares of the clusters: auto (from the data), uniform, or such as 0.5,0.3,0.2.",
+            metavar="SHARES",
+            show_default="auto",
+        ),
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu or cuda.", metavar="DEVICE", show_default="auto")
+    ] = None
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Height and width that pictures of a folder are resized to.",
+            metavar="PIXELS",
+            show_default="32; with --features 160",
+        ),
+    ] = None
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of a table to learn from, separated by commas.", metavar="NAMES")
+    ] = None
+    drop: Annotated[
+        str | None, typer.Option(help="Columns to leave out, separated by commas.", metavar="NAMES")
+    ] = None
+    ids: Annotated[
+        str | None,
+        typer.Option("--id", help="Columns to pass through to outputs and not to train on.", metavar="NAMES"),
+    ] = None
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help='Column that is kept for evaluation; "" if there is none.',
+            metavar="NAME",
+            show_default="label, labels, target, class or y",
+        ),
+    ] = None
+    types: Annotated[
+        str | None,
+        typer.Option(
+            help="Types of columns that are not what they look like, such as region=category,born=date: number, "
+            "boolean, category, date, id or label.",
+            metavar="NAME=TYPE,…",
+        ),
+    ] = None
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="Describe pictures by a pretrained network instead of their pixels: efficientnet-lite0 (of the "
+            "extra pretrained), or one that --import registers.",
+            metavar="NETWORK",
+        ),
+    ] = None
+    labels_from: LabelsFrom = None
+    known: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the labels of some rows, empty for the others: learned from, one cluster a value.",
+            metavar="NAME",
+        ),
+    ] = None
+    imports: Imports = None
+
+    def given(self) -> list[str]:
+        """The options that were typed."""
+        return [_spelled(name) for name, value in vars(self).items() if value not in (None, [])]
+
+
+Command = Callable[..., None]
+
+
+def asking_for_a_fit(*, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Give a command the options of `FitRequest` instead of its parameter `request`, all `but` some."""
+    names = [field.name for field in fields(FitRequest) if field.name not in but]
+    hints = get_type_hints(FitRequest, include_extras=True)
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name])
+        for name in names
+    ]
+
+    def decorate(command: Command) -> Command:
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "request"]
+        first = [p for p in own if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            asked = {name: given.pop(name) for name in names}
+            command(request=FitRequest(**asked), **given)
+
+        called.__signature__ = inspect.Signature([*first, *options, *own[len(first) :]])  # type: ignore[attr-defined]
+        return called
+
+    return decorate
+
+
+def _spelled(name: str) -> str:
+    """An option as it is typed: like its field, or by a name of its own, which Typer keeps as `default`."""
+    (option,) = get_type_hints(FitRequest, include_extras=True)[name].__metadata__
+    return str(option.default) if isinstance(option.default, str) else f"--{name.replace('_', '-')}"

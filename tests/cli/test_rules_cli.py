@@ -1,0 +1,246 @@
+"""Files of rules and examples, and the commands that read them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gedikit.cli.main import run
+from gedikit.errors import DataError, UsageError
+from gedikit.symbolic.expressions import predicate
+from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, row_number
+
+ORDER = """
+[symbols]
+size = [1, 2, 3]
+
+[[rule]]
+name = "order"
+expression = "rank_a < rank_b"
+[rule.variables]
+rank_a = "size"
+rank_b = "size"
+"""
+SUM = """
+[symbols]
+digit = 3
+
+[[rule]]
+expression = "a + b = s"
+[rule.variables]
+a = "digit"
+b = "digit"
+s = { from = 0, to = 4 }
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, text):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def rows_and_pairs():
+    """Three groups of rows, and pairs of them in the order of their groups."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=80)
+    x = np.array([[0, 0], [4, 0], [0, 4]])[labels] + 0.2 * rng.normal(size=(80, 2))
+    pairs = []
+    while len(pairs) < 40:
+        a, b = rng.integers(80, size=2).tolist()
+        if labels[a] < labels[b]:
+            pairs.append((a, b))
+    return x, labels, pairs
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("a + b = s", (1, 2, 3), True),
+        ("a < b <= s and not a == 0", (1, 2, 2), True),
+        ("a < b <= s and not a == 0", (1, 2, 1), False),
+        ("(a if b > 0 else s) in (1, 2)", (3, 0, 2), True),
+        ("distinct(a, b, s) or a ** 2 == 4", (2, 2, 2), True),
+        ("implies(a == b, s == abs(-1) + min(a, b))", (1, 1, 2), True),
+        ("a ^ b == s % 2", (1, 0, 3), True),
+    ],
+)
+def test_expressions(text, values, expected):
+    assert predicate(text, ["a", "b", "s"])(*values) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("__import__('os').getcwd()", "calls a function"),
+        ("a.__class__ == b", "no part of an expression"),
+        ("[x for x in (1, 2)] == a", "no part of an expression"),
+        ("(lambda: 1)() == a", "calls a function"),
+        ("c == a", "names c, which is none of the variables a, b"),
+        ("a +", "cannot be read"),
+        ("a := 1", "cannot be read"),
+        ("f'{a}' == b", "no part of an expression"),
+        ("a" * 3000, "more than 2000"),
+        ("(" * 900 + "a" + ")" * 900, "cannot be read"),
+    ],
+)
+def test_expressions_do_nothing_but_state_rules(text, said):
+    with pytest.raises(UsageError, match=said):
+        predicate(text, ["a", "b"])
+
+
+def test_text_has_no_order(write):
+    text = ORDER.replace("[1, 2, 3]", '["small", "large"]')
+    with pytest.raises(DataError, match="'small' and 'small' have no order: compare numbers"):
+        RuleFile.read(write("text.toml", text))
+
+
+def test_a_large_power_is_refused_and_not_computed():
+    with pytest.raises(ValueError, match="beyond 64"):
+        predicate("9 ** 9 ** 9 == a", ["a"])(1)
+
+
+def test_check_says_what_rules_settle(write, capsys):
+    assert run(["rules", "check", str(write("order.toml", ORDER))]) == 0
+    said = capsys.readouterr().out
+    assert "satisfied by 3 of 9 tuples" in said
+    assert "rank_a: image of size, one of 1, 2, 3" in said
+    assert "implied shares of size: 1 33.3%, 2 33.3%, 3 33.3%" in said
+    assert "one-to-one namings that satisfy it: 1\n" in said
+    other = write("other.toml", ORDER.replace("<", "!="))
+    assert run(["rules", "check", str(other)]) == 1
+    said = capsys.readouterr().out
+    assert "one-to-one namings that satisfy it: 6" in said
+    assert "labels that would settle it: one row each of 1, 2" in said
+    labels = write("labels.csv", "picture,symbol\n1.png,1\n2.png,3\n")
+    assert run(["rules", "check", str(other), "--labels", str(labels)]) == 0
+
+
+def test_check_of_symbols_that_are_shown(write, capsys):
+    rules = write("sum.toml", SUM)
+    shown = write("shown.csv", "a,b,s\n0,2,2\n")
+    assert run(["rules", "check", str(rules), str(shown), "--symbols", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["namings"] == {"at_least": 2, "at_most": 2}  # 0 and 2 can be exchanged
+    assert found["groups"] == {"digit": [[0, 2]]}
+    pictures = write("pictures.csv", "a,b,s\n1.png,2.png,2\n")
+    assert run(["rules", "check", str(rules), str(pictures)]) == 1
+    said = capsys.readouterr().out
+    assert "assuming that every combination" in said
+    assert run(["rules", "check", str(rules), str(write("zero.csv", "a,b,s\nx,y,0\nx,z,1\n"))]) == 0
+
+
+def test_a_program_is_a_file_of_rules_too(write, capsys):
+    pytest.importorskip("problog")
+    program = """
+nn(digit, [X], Y, [0,1,2]) :: digit(X, Y).
+nn(total, [X], Y, [0,1,2,3,4]) :: total(X, Y).
+addition(A, B, S) :- digit(A, X), digit(B, Y), Z is X + Y, total(S, Z).
+% known: s
+query(addition(a, b, s)).
+"""
+    assert run(["rules", "check", str(write("sum.pl", program))]) == 0
+    assert "total(s): known with each example" in capsys.readouterr().out
+    read = ExampleFile.read(
+        write("examples.csv", "a,b,s\n4,5,3\n"), RuleFile.read(write("sum.pl", program)), row_number(10)
+    )
+    placed = read.examples[0].of(RuleFile.read(write("sum.pl", program)).symbols)
+    assert placed.rows.tolist() == [[4, 5, -1]] and placed.known.tolist() == [[-1, -1, 3]]
+
+
+def test_all_problems_of_rules_are_told_at_once(write):
+    text = SUM.replace('a = "digit"', 'a = "digt"').replace("[[rule]]", "[[rule]]\nprobability = 0.2", 1)
+    text = text.replace("a + b = s", "a + q = s") + "\n[other]\nx = 1\n"
+    with pytest.raises(DataError) as error:
+        RuleFile.read(write("bad.toml", text))
+    said = str(error.value)
+    for part in ("4 problems", "no kind of symbols 'digt'", "above 0.5", "names q", "other: there are [symbols]"):
+        assert part in said
+
+
+def test_all_problems_of_examples_are_told_at_once_with_line_and_column(write):
+    rules = RuleFile.read(write("sum.toml", SUM))
+    text = "a,b,s,holds,weight\n0,1,9,,\n0,77,1,,\n0,1,1,perhaps,\n,,1,,\n0,1,1,,heavy\n0,1,1,no,2\n"
+    with pytest.raises(DataError) as error:
+        ExampleFile.read(write("bad.csv", text), rules, row_number(5))
+    said = str(error.value)
+    for part in (
+        "5 problems",
+        "line 2, column s: '9' is none of 0, 1, 2, 3, 4",
+        "line 3, column b: 77 is no row: there are rows from 0 to 4",
+        "line 4, column holds: 'perhaps'",
+        "line 5 has no image",
+        "line 6, column weight: 'heavy' is no number",
+    ):
+        assert part in said
+    with pytest.raises(DataError, match=r"no column for the variable b(.|\n)*column 'z' is no variable"):
+        ExampleFile.read(write("columns.csv", "a,s,z\n0,1,2\n"), rules, row_number(5))
+
+
+def test_examples_that_contradict_each_other_are_named(write, capsys):
+    rules = write("sum.toml", SUM)
+    assert run(["rules", "check", str(rules), str(write("e.csv", "a,b,s\np,q,1\nr,q,2\np,q,3\n"))]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "cannot be that these examples hold together: row 0" in said and "row 2" in said and "row 1 of" not in said
+    )
+
+
+def test_several_rules_share_examples_or_name_theirs(write):
+    text = (
+        SUM
+        + """
+[[rule]]
+name = "order"
+expression = "a <= b"
+probability = 0.9
+weight = 2
+[rule.variables]
+a = "digit"
+b = "digit"
+"""
+    )
+    rules = RuleFile.read(write("two.toml", text))
+    both = ExampleFile.read(write("both.csv", "a,b,s\nx,y,3\nz,y,1\n"), rules, any_name())
+    assert [len(e) for e in both.examples] == [2, 2]
+    assert both.examples[1].probability.tolist() == [0.9, 0.9] and both.examples[1].weights.tolist() == [2, 2]
+    one = ExampleFile.read(write("one.csv", "rule,a,b,s\norder,x,y,\nrule 1,x,y,2\n"), rules, any_name())
+    assert one.lines == ((3,), (2,))
+
+
+def test_fit_rules_writes_a_run_that_explains_examples(tmp_path, write, capsys):
+    x, labels, pairs = rows_and_pairs()
+    table = write("rows.csv", "u,v\n" + "".join(f"{u:.4f},{v:.4f}\n" for u, v in x))
+    examples = write("examples.csv", "rank_a,rank_b\n" + "".join(f"{a},{b}\n" for a, b in pairs))
+    rules, out = write("order.toml", ORDER), tmp_path / "run"
+    command = ["fit-rules", str(rules), str(examples), "--table", str(table), "--out", str(out), "--iters", "40"]
+    assert run([*command, "--json", "-q"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert [name["value"] for name in summary["names"]["names"]] == [1, 2, 3]
+    assert all(name["probability"] > 0.95 for name in summary["names"]["names"])
+    page = (out / "report.html").read_text()
+    assert "What the clusters stand for" in page and "Examples explained" in page and "network ↓ rule →" in page
+    rules.unlink()  # the run keeps what it learned from
+    assert run(["fit-rules", "--resume", "--out", str(out), "-q"]) == 0
+    capsys.readouterr()
+    few = write("few.csv", f"rank_a,rank_b\n{pairs[0][0]},{pairs[0][1]}\n{pairs[0][1]},{pairs[0][0]}\n")
+    assert run(["explain", str(out), str(few), "--json"]) == 0
+    good, bad = json.loads(capsys.readouterr().out)
+    assert list(good["worlds"][0]["values"].values()) == (labels[list(pairs[0])] + 1).tolist()
+    assert good["log_probability"] > -0.2 > -1 > bad["log_probability"]
+
+
+def test_wrong_questions_are_answered(tmp_path, write, capsys):
+    rules = str(write("order.toml", ORDER))
+    examples = str(write("examples.csv", "rank_a,rank_b\n0,1\n"))
+    assert run(["fit-rules", rules, examples]) == 2
+    assert "needs --images, --data or --table" in capsys.readouterr().err
+    assert run(["fit-rules", rules, examples, "--data", "moons", "--method", "gedi"]) == 2
+    assert "learns from no rules" in capsys.readouterr().err
+    assert run(["rules", "check", str(tmp_path / "none.toml")]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+    assert run(["explain", str(tmp_path), examples]) == 2

@@ -1,0 +1,99 @@
+"""Probabilities of names: from clusters whose naming is known, and after a fit."""
+
+import numpy as np
+import pytest
+
+from gedikit import GEDI
+from gedikit.symbolic import Constraint, Examples, Known, Names, Rows, names_of
+
+SUM = Constraint(lambda a, b, s: a + b == s, domains=(10, 10, 19))
+EVEN_ODD = [(0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)]
+
+
+def named(constraint, shown, known, clusters=None, wrong=0.0, labelled=(), seed=0):
+    """Names from examples that show `shown`, in the clusters that `clusters` says, some rows in a wrong one."""
+    rng = np.random.default_rng(seed)
+    columns, labels = {}, []
+    for i, v in enumerate(constraint.variables):
+        values = [t[i] for t in shown]
+        if v.name in known:
+            columns[v.name] = Known(values)
+        else:
+            columns[v.name] = Rows(len(labels) + np.arange(len(shown)))
+            labels += values if clusters is None else [clusters[value] for value in values]
+    labels = np.array(labels)
+    off = rng.random(len(labels)) < wrong
+    labels[off] = rng.integers(constraint.variables[0].size, size=off.sum())
+    return names_of([Examples(constraint, columns).alone], labels, labelled)
+
+
+def sums(pairs):
+    return [(a, b, a + b) for a, b in pairs]
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.05])
+def test_names_of_even_odd_are_shared_by_their_two_namings(wrong):
+    rng = np.random.default_rng(1)
+    shown = sums([EVEN_ODD[i] for i in rng.integers(8, size=150)])
+    found = named(SUM, shown, ["s"], wrong=wrong)
+    assert [round(name.probability, 2) for name in found.names] == [0.5] * 10
+    assert found.groups == [("symbol", (d, d + 5)) for d in range(5)]
+    assert (found.violated > 0) == (wrong > 0)
+    settled = named(SUM, shown, ["s"], wrong=wrong, labelled=[0])
+    assert not settled.undecided
+
+
+def test_names_of_sums_are_sure_and_few_examples_are_not():
+    rng = np.random.default_rng(2)
+    pairs = [tuple(pair) for pair in rng.integers(10, size=(120, 2)).tolist()]
+    assert not named(SUM, sums(pairs), ["s"], wrong=0.05).undecided
+    few = named(SUM, sums([(1, 2), (2, 2)]), ["s"])
+    # 2 + 2 says what 2 is, and 1 + 2 then what 1 is; the other eight names are open
+    assert [name.value for name in few.names if name.decided] == [1, 2]
+    assert few.names[0].probability == pytest.approx(1 / 8, abs=0.03)
+    assert set(few.names[0].others) == {3, 4, 5, 6, 7, 8, 9}
+
+
+def test_two_symbols_in_one_cluster_are_noticed():
+    """rsbench's Half: 2 and 4 in the cluster of 3, and 3 in that of 2, satisfy all equations."""
+    half = Constraint(lambda a, b, s: a + b == s, domains=(5, 5, 9))
+    shown = sums([(0, 0), (0, 1), (2, 3), (2, 4)] * 30)
+    assert not named(half, shown, ["s"]).undecided
+    merged = named(half, shown, ["s"], clusters=[0, 1, 3, 2, 3])
+    assert merged.violated == 0
+    assert [name.value for name in merged.undecided] == [2, 3, 4]
+
+
+def test_clusters_that_have_nothing_to_do_with_the_rule_have_no_names():
+    shown = sums(np.random.default_rng(3).integers(10, size=(200, 2)).tolist())
+    found = named(SUM, shown, ["s"], wrong=1.0)
+    assert len(found.undecided) == 10 and max(name.probability for name in found.names) < 0.3
+
+
+def test_names_are_kept_as_json():
+    found = named(SUM, sums(EVEN_ODD), ["s"])
+    assert Names.from_tree(found.tree()) == found
+
+
+def test_a_fit_leaves_open_what_the_rule_leaves_open(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=90)
+    x = np.array([[0, 0], [4, 0], [0, 4]])[labels] + 0.2 * rng.normal(size=(90, 2))
+    rows = [np.flatnonzero(labels == s) for s in range(3)]
+    pairs = [(rng.choice(rows[a]), rng.choice(rows[b])) for a, b in rng.permuted([[0, 1, 2]] * 40, axis=1)[:, :2]]
+    different = Constraint(lambda a, b: a != b, domains=(("x", "y", "z"),) * 2)
+    model = GEDI(3, method="gedi-symbols", max_iter=40, random_state=0).fit_examples(x, different, np.array(pairs))
+    assert model.values_.tolist() == [None] * 3
+    assert [name.probability for name in model.names_.names] == pytest.approx([1 / 3] * 3, abs=0.01)
+    verdict = model.diagnose()
+    assert verdict.verdict == "undecided names" and "x, y, z" in verdict.explanation
+    model.save(tmp_path / "model.safetensors")
+    again = GEDI.load(tmp_path / "model.safetensors")
+    assert again.names_ == model.names_
+    model.report(tmp_path / "report.html")
+    assert "cannot tell apart" in (tmp_path / "report.html").read_text()
+    order = Constraint(lambda a, b: "xyz".index(a) < "xyz".index(b), domains=(("x", "y", "z"),) * 2)
+    ordered = np.array([(a, b) if labels[a] < labels[b] else (b, a) for a, b in pairs])
+    told = GEDI(3, method="gedi-symbols", max_iter=40, random_state=0).fit_examples(x, order, ordered)
+    assert told.values_.tolist() == ["x", "y", "z"]
+    assert np.mean(told.values_[told.predict(x)] == np.array(["x", "y", "z"])[labels]) > 0.98
