@@ -100,7 +100,7 @@ def test_batches_and_the_shares_of_the_start_follow_the_weights():
     made = plan(DataProfile.of(x), Asked(2, known=known, config=QUICK), starts)
     assert made.prior == pytest.approx((0.75, 0.25))
     ready = prepare(made, x, starts=starts, known=known)
-    (rows,) = ready.views.batch(20_000, 0, 0, torch.Generator().manual_seed(0))
+    rows, _ = ready.views.batch(20_000, 0, 0, torch.Generator().manual_seed(0))
     assert float((torch.from_numpy(y)[rows] == 1).double().mean()) == pytest.approx(0.75, abs=0.01)
     targets = ready.step.objectives["pseudo-labels"]._targets
     assert (targets.argmax(1).numpy() == np.where(y == 1, 0, 1)).all(), "the group with the larger weight is first"

@@ -282,7 +282,7 @@ REFUSED = {
         r"log_p has rows \(2,\): explain takes",
     ),
     "no worlds": (lambda: addition().explain([torch.zeros(10)] * 3, k=0), "k must be at least 1, not 0"),
-    "examples": (lambda: Examples(addition(), torch.zeros(2, 2).long()), r"examples has shape \(2, 2\): give a row"),
+    "examples": (lambda: Examples(addition(), torch.zeros(2, 2).long()), r"has shape \(2, 2\): give a row"),
     "no examples": (lambda: Examples(addition(), torch.zeros(0, 3).long()), "examples has no rows: give those of"),
     "no examples to name": (
         lambda: best_relabelling([torch.zeros(0, 10)] * 3, addition()),

@@ -15,7 +15,6 @@ from gedikit.symbolic.bundles import Bundles
 from gedikit.symbolic.examples import NOTHING
 from gedikit.symbolic.expectations import expected_symbols, first_contradiction
 
-_STEPS = 10  # of expectation maximisation, for the shares of symbols where values are known
 _NEVER = 1e-9
 _TRACE = 1e-3  # of an equal share, for symbols that never occur: the logarithm of a share must be finite
 
@@ -91,16 +90,12 @@ class Rules:
         return self._expected_shares()
 
     def _expected_shares(self) -> NDArray[np.float64]:
-        """What examples make of equal shares, and of what they made of these, where their values are known."""
-        sizes = [kind.size for kind in self.symbols.kinds]
-        equal = np.concatenate([np.full(size, 1 / size) for size in sizes])
-        fixed = sum((expected_symbols(p, equal) for p in self.placed if p.plain), np.zeros(len(equal)))
-        told = [p for p in self.placed if not p.plain]
-        shares, counts = equal, fixed
-        for _ in range(_STEPS if told else 0):
-            counts = sum((expected_symbols(p, shares) for p in told), fixed)
-            ends = np.cumsum(sizes)[:-1]
-            shares = np.concatenate([_normalised(of_kind) for of_kind in np.split(counts, ends)])
+        """What examples make of equal shares.
+
+        The most likely shares would be degenerate: 5 + 5, 1 + 5 and 5 + 7 explain sums of 10, 6 and 12.
+        """
+        equal = np.concatenate([np.full(kind.size, 1 / kind.size) for kind in self.symbols.kinds])
+        counts = sum((expected_symbols(p, equal) for p in self.placed), np.zeros(len(equal)))
         return np.asarray(counts / counts.sum())
 
     def check(self, n_rows: int, n_clusters: int) -> None:
@@ -141,11 +136,6 @@ class Rules:
         absent = [name for name, i in position.items() if i not in kind_of_row]
         if absent:
             raise UsageError(f"no example shows a symbol of the kind {absent[0]}: no column of images is of it")
-
-
-def _normalised(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    total = counts.sum()
-    return np.asarray(counts / total if total else np.full(len(counts), 1 / len(counts)))
 
 
 def _check_rows(placed: Placed, n_rows: int) -> None:

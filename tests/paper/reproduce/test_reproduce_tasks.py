@@ -13,12 +13,14 @@ from torch.nn.functional import one_hot
 from gedikit.data.formulas import DIGITS, OPERATORS
 from gedikit.errors import Interrupted, UsageError
 from gedikit.estimator import GEDI
-from gedikit.paper.reproduce import formulas, given_sums, rule_shortcuts, tasks, visual_sudoku
+from gedikit.paper.reproduce import formulas, given_sums, rule_shortcuts, visual_sudoku
 from gedikit.paper.reproduce.given_sums import PAGE, SumsTask, addition
 from gedikit.paper.reproduce.rule_shortcuts import ShortcutsTask, known_shortcuts
 from gedikit.paper.reproduce.running import Done, Request, run_all
 from gedikit.paper.reproduce.tasks import VARIANTS, Selection, TaskFit, TaskResult, pictures, results_table
 from gedikit.paper.reproduce.visual_sudoku import SudokuTask
+from gedikit.planning import Asked, ExamplesProfile, plan
+from gedikit.profile import DataProfile
 from gedikit.symbolic import Symbols
 from gedikit.training.callbacks import Callback, FitView
 
@@ -192,10 +194,14 @@ def test_keys_name_all_that_a_result_depends_on():
 
 
 def test_variants_leave_out_what_they_say():
-    planned = {name: tasks.methods[v.method] for name, v in VARIANTS.items() if v.method}
-    terms = {name: set(method.terms) for name, method in planned.items()}
+    examples = ExamplesProfile(600, 2, (0.1,) * 10)
+    planned = {
+        name: v.left(plan(DataProfile(600, 64), Asked(10, v.method, examples=examples)))
+        for name, v in VARIANTS.items()
+    }
+    terms = {name: set(made.terms) for name, made in planned.items()}
     assert terms["full"] == {"generative", "invariance", "prior", "pseudo-labels", "constraint"}
-    assert terms["no-density"] == terms["full"] - {"generative"} and planned["no-density"].density is None
+    assert terms["no-density"] == terms["full"] - {"generative"} and planned["no-density"].config.density is None
     assert terms["no-pseudo-labels"] == terms["full"] - {"pseudo-labels"}
     assert terms["rule"] == {"constraint"}
 

@@ -21,14 +21,14 @@ from gedikit.errors import DivergenceError, UsageError
 from gedikit.estimator import GEDI, plan_rows
 from gedikit.fitted import FittedModel
 from gedikit.known import Known
-from gedikit.methods import methods, register_method
+from gedikit.methods import methods
 from gedikit.objectives.base import Stage
 from gedikit.objectives.pseudo_labels import PseudoLabels
 from gedikit.paper import recipes
 from gedikit.paper.reproduce.page import ResultTable, Section, write_page
 from gedikit.paper.reproduce.running import Done, Request, key_of, run_all
 from gedikit.paper.reproduce.task_figures import spread_of_measures
-from gedikit.planning import Asked
+from gedikit.planning import Asked, Plan
 from gedikit.symbolic import Examples, Symbols
 from gedikit.training.callbacks import Callback
 from gedikit.training.devices import resolve_device
@@ -92,42 +92,37 @@ class Task(Protocol):
         ...
 
 
+def _whole(made: Plan) -> Plan:
+    return made
+
+
+def _without_density(made: Plan) -> Plan:
+    stages = tuple(Stage(s.until, tuple(term for term in s.terms if term != GENERATIVE)) for s in made.stages)
+    return replace(made.replaced(density=None, sampler=None), stages=stages)
+
+
+def _without_pseudo_labels(made: Plan) -> Plan:
+    """The last stage for all of the training."""
+    kept = {name: part for name, part in made.config.objectives.items() if name != PseudoLabels.name}
+    return replace(made.replaced(objectives=kept), stages=made.stages[-1:])
+
+
 @dataclass(frozen=True)
 class Variant:
-    """A row of a table: a method, or None for pseudo-labels and no network."""
+    """A row of a table: a method and what is left out of its plan; `fitted` is False for pseudo-labels alone."""
 
     title: str
-    method: str | None
-
-
-def _without(term: str, name: str, summary: str) -> str:
-    full = methods.named("gedi-symbols")
-    stages = tuple(Stage(s.until, tuple(t for t in s.terms if t != term)) for s in full.stages)
-    density = None if term == GENERATIVE else full.density
-    made = replace(
-        full, name=name, summary=summary, stages=stages, density=density, any_density=density is not None
-    )
-    return register_method(made).name
-
-
-def _from_the_start(name: str, summary: str) -> str:
-    """The last stage for all of the training."""
-    full = methods.named("gedi-symbols")
-    return register_method(replace(full, name=name, summary=summary, stages=full.stages[-1:])).name
+    method: str = "gedi-symbols"
+    left: Callable[[Plan], Plan] = _whole
+    fitted: bool = True
 
 
 VARIANTS = {
-    "full": Variant("GEDI & rule", "gedi-symbols"),
-    "no-density": Variant(
-        "without the density",
-        _without(GENERATIVE, "gedi-symbols-no-gen", "clusters that rules give their names, without a density"),
-    ),
-    "no-pseudo-labels": Variant(
-        "without pseudo-labels",
-        _from_the_start("gedi-symbols-no-pseudo-labels", "density, clusters and rule from the start"),
-    ),
+    "full": Variant("GEDI & rule"),
+    "no-density": Variant("without the density", left=_without_density),
+    "no-pseudo-labels": Variant("without pseudo-labels", left=_without_pseudo_labels),
     "rule": Variant("the rule alone", "nesy"),
-    "pseudo-labels": Variant("pseudo-labels alone, no network", None),
+    "pseudo-labels": Variant("pseudo-labels alone, no network", fitted=False),
 }
 
 
@@ -174,7 +169,7 @@ class TaskFit:
 
     def asked(self, images: Pictures) -> dict[str, Any]:
         """What is asked of a plan, besides the number of clusters and what examples imply."""
-        method = VARIANTS[self.variant].method or "gedi-symbols"
+        method = VARIANTS[self.variant].method
         config = {**images.settings, "optimiser.batch_size": self.task.batch_size(images), **dict(self.settings)}
         if methods[method].density is None:
             config = {k: value for k, value in config.items() if not k.startswith(("sampler.", "density."))}
@@ -191,7 +186,9 @@ class TaskFit:
         known = Known.of(len(problem.x), None, problem.labels, None, None)
         asked = Asked(rules.symbols.n_clusters, examples=rules.profile(), known=known, **self.asked(images))
         made, starts = plan_rows(problem.x, images.image_shape, asked)
-        if VARIANTS[self.variant].method is None:
+        variant = VARIANTS[self.variant]
+        made = variant.left(made)
+        if not variant.fitted:
             execution = Execution(device=device, **_EXECUTION)
             ready = prepare(made, problem.x, execution=execution, rules=rules, starts=starts, known=known)
             bound = ready.step.objectives["pseudo-labels"]
