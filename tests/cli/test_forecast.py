@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gedikit import GEDI, progress
 from gedikit.callbacks import Callback
-from gedikit.cli.fitting import _cheaper, planned
+from gedikit.cli.fitting import cheaper_budgets, planned
 from gedikit.cli.request import FitRequest
 from gedikit.data.toy import moons
 from gedikit.progress import Forecast, duration
@@ -114,10 +114,10 @@ def test_durations_are_told_in_a_unit_that_suits_them(given, text):
 
 def cheaper(**asked) -> dict[str, float]:
     found = planned("moons", FitRequest(**asked))
-    return _cheaper(found.config, found.asked)
+    return cheaper_budgets(found.config, found.asked)
 
 
-def test_cheaper_budgets_are_those_of_the_same_request():
+def testcheaper_budgets_budgets_are_those_of_the_same_request():
     assert cheaper(budget="quick") == {}
     usual, best = cheaper(), cheaper(budget="best")
     assert set(usual) == {"quick"} and set(best) == {"quick", "default"}

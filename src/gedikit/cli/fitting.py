@@ -121,15 +121,13 @@ def fit(
         try:
             if config.features is not None:
                 keep_features(run, config.features, dataset)
-            cheaper = _cheaper(config, found.asked)
-            verdict, rows = _train(run, config, dataset, evaluate_every, cheaper, found.starts)
+            budgets = cheaper_budgets(config, found.asked)
+            verdict, rows = _train(run, config, dataset, evaluate_every, budgets, found.starts)
         except Exception:
             run.remove_if_nothing_was_done()
             raise
     if as_json:
-        sys.stdout.write(
-            json.dumps(_summary(run, config, verdict, rows, time.monotonic() - began), indent=2) + "\n"
-        )
+        sys.stdout.write(json.dumps(summary(run, config, verdict, rows, time.monotonic() - began), indent=2) + "\n")
     if strict and not verdict.healthy:
         raise Unhealthy(f"{run.path}: {verdict.verdict}: {verdict.explanation}")
 
@@ -148,7 +146,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
     for module in request.imports or []:
         import_plugin(module)
-    changes, computed = _changes(data, request)
+    changes, computed = asked_changes(data, request)
     seed = request.seed or 0
     if seed < 0:
         raise UsageError(f"--seed must not be negative, not {seed}")
@@ -156,7 +154,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     asked = Asked(
         n_clusters,
         request.method or "gedi",
-        _parse_prior(request.prior),
+        parse_prior(request.prior),
         request.views or "auto",
         request.budget or "default",
         seed,
@@ -227,7 +225,7 @@ def _about_pictures(dataset: sources.Dataset, network: FeatureNetwork | None) ->
     return said
 
 
-def _changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+def asked_changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings that were asked for, about the fit and about how it is computed."""
     if request.iters is not None and request.epochs is not None:
         raise UsageError("--iters and --epochs both say how long to train: give one")
@@ -249,7 +247,7 @@ def _check_early(asked: Asked) -> None:
     method = methods[asked.method]
     if method.needs_examples:
         raise UsageError(
-            f"{asked.method!r} learns from rules, which have no command: use GEDI.fit_examples in Python"
+            f"{asked.method!r} learns from rules: use gedikit fit-rules, or GEDI.fit_examples in Python"
         )
     if asked.n_clusters is not None and asked.n_clusters < 1:
         raise UsageError(f"n_clusters must be at least 1, not {asked.n_clusters}")
@@ -325,7 +323,7 @@ def _train(
     else:
         checkpoint = run.latest_checkpoint(config.fingerprint)
         at = checkpoint[1]["iteration"] if checkpoint else 0
-        console.print(_about(config, at))
+        console.print(announcement(config, at))
         for decision in made.decisions:
             detail(f"  {decision.what}: {decision.choice} ({decision.reason})")
         model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
@@ -367,7 +365,7 @@ def _train(
     return verdict, rows
 
 
-def _summary(run: Run, config: RunConfig, verdict: Diagnosis, rows: int, seconds: float) -> dict[str, Any]:
+def summary(run: Run, config: RunConfig, verdict: Diagnosis, rows: int, seconds: float) -> dict[str, Any]:
     history = run.history().rows
     return {
         "run": str(run.path),
@@ -385,7 +383,7 @@ def _summary(run: Run, config: RunConfig, verdict: Diagnosis, rows: int, seconds
     }
 
 
-def _about(config: RunConfig, at: int) -> str:
+def announcement(config: RunConfig, at: int) -> str:
     """What is about to happen, in a line."""
     made = config.plan
     iterations, where = made.config.optimiser.iterations, resolve_device(config.execution.device)
@@ -396,7 +394,7 @@ def _about(config: RunConfig, at: int) -> str:
     return f"training {made.method}: {clusters}, {iterations} iterations on {place}"
 
 
-def _cheaper(config: RunConfig, asked: Asked) -> dict[str, float]:
+def cheaper_budgets(config: RunConfig, asked: Asked) -> dict[str, float]:
     """Budgets that would take less, and the share of this plan's work that they are."""
     made = config.plan
     same = dataclasses.replace(asked, n_clusters=made.n_clusters, prior=made.prior)
@@ -416,7 +414,7 @@ def _evaluations(run: Run, config: RunConfig, epochs: int, n_rows: int, line: Pr
     return [measuring.TestSetEvaluation(run, test, every, log_every, line.on_event)]
 
 
-def _parse_prior(text: str | None) -> NDArray[np.float64] | str:
+def parse_prior(text: str | None) -> NDArray[np.float64] | str:
     if text is None or text in PRIORS:
         return text or AUTO
     try:

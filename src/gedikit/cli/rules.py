@@ -201,7 +201,7 @@ def fit_rules(
             run.remove_if_nothing_was_done()
             raise
     if as_json:
-        summary = fitting._summary(run, task.config, verdict, rows, time.monotonic() - began)
+        summary = fitting.summary(run, task.config, verdict, rows, time.monotonic() - began)
         names = load_run(run.path, "cpu").info.get("names")
         sys.stdout.write(json.dumps(summary | {"names": names}, indent=2, default=str) + "\n")
     if strict and not verdict.healthy:
@@ -221,7 +221,7 @@ def _planned(
     data = places.source()
     if data is None:
         raise UsageError("fit-rules needs --images, --data or --table: where are the rows that examples name?")
-    changes, computed = fitting._changes(data, request)
+    changes, computed = fitting.asked_changes(data, request)
     execution = Execution.of({"device": request.device or "auto", **computed})
     resolve_device(execution.device)
     seed = request.seed or 0
@@ -233,7 +233,7 @@ def _planned(
     asked = Asked(
         stated.symbols.n_clusters,
         method,
-        fitting._parse_prior(request.prior),
+        fitting.parse_prior(request.prior),
         request.views or "auto",
         request.budget or "default",
         seed,
@@ -327,11 +327,11 @@ def _train(run: Run, task: Task, asked: Asked | None = None, starts: Starts | No
     else:
         checkpoint = run.latest_checkpoint(config.fingerprint)
         at = checkpoint[1]["iteration"] if checkpoint else 0
-        console.print(fitting._about(config, at))
+        console.print(fitting.announcement(config, at))
         for decision in config.plan.decisions:
             detail(f"  {decision.what}: {decision.choice} ({decision.reason})")
         model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
-        cheaper = {} if asked is None else fitting._cheaper(config, asked)
+        cheaper = {} if asked is None else fitting.cheaper_budgets(config, asked)
         with ExitStack() as stack:
             line = stack.enter_context(ProgressLine(console))
             recorder = stack.enter_context(RunRecorder(run, config))
