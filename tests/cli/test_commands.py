@@ -66,7 +66,7 @@ def test_fit_fills_the_run_directory(run):
     assert rows[-1]["iteration"] == 400
     config = tomllib.loads((run / "config.toml").read_text())
     assert (config["format"], config["source"], config["plan"]["method"]) == (2, "moons", "gedi")
-    assert config["optimiser"]["learning_rate"] == 0.001
+    assert config["optimiser"]["learning_rate"] == 0.003
     assert config["sampler"]["name"] == "importance"
     assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
 
