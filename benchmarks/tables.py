@@ -332,7 +332,10 @@ def summary(rows: list[Row], halves: dict[str, int]) -> str:
     if clusters:
         ours = (row for row in rows if row["method"] == OURS and row["kind"] != "likelihoods")
         seconds = [row["s"] for row in ours if row["s"] is not None]
-        parts.append(f"CPU seconds of our fits: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}.")
+        if seconds:
+            parts.append(
+                f"CPU seconds of our fits: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}."
+            )
         parts += [table(clusters, ("ari",), halves, "Clustering, k given: mean ARI"), verdicts(clusters)]
         unequal = [row for row in clusters if row.get("unequal")]
         if unequal:
