@@ -47,7 +47,7 @@ from gedikit.features.embedding import named_network
 from gedikit.known import Known
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.methods import methods
-from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, check_prior, plan, split_execution
+from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check_prior, plan, split_execution
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder
@@ -184,10 +184,19 @@ def planned(data: str, request: FitRequest) -> Planned:
     with console.status("looking for groups") if console.is_terminal else nullcontext():
         made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
     made = dataclasses.replace(made, decisions=(*_about_pictures(dataset, network), *made.decisions))
+    config = run_config(data, request, dataset, made, execution)
+    config = dataclasses.replace(config, features=network, labels_from=labels_from, beside=_beside(dataset))
+    return Planned(config, dataset, asked, starts)
+
+
+def run_config(
+    data: str, request: FitRequest, dataset: sources.Dataset, made: Plan, execution: Execution
+) -> RunConfig:
+    """What a run directory says of a plan for rows that were read."""
     pictures = made.config.data.image_shape or dataset.image_shape or ()
-    config = RunConfig(
+    return RunConfig(
         source=data if data in sources.BUILTIN else str(Path(data).resolve()),
-        data_seed=seed,
+        data_seed=made.seed,
         columns=dataset.columns,
         image_shape=pictures if dataset.x.dtype == np.uint8 else (),
         fingerprint=fingerprint(dataset.x),
@@ -195,11 +204,7 @@ def planned(data: str, request: FitRequest) -> Planned:
         plan=made,
         execution=execution,
         encoding=dataset.encoding,
-        features=network,
-        labels_from=labels_from,
-        beside=_beside(dataset),
     )
-    return Planned(config, dataset, asked, starts)
 
 
 def _known_labels(dataset: sources.Dataset, *, told: bool = False) -> Known | None:

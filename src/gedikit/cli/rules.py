@@ -242,18 +242,7 @@ def _planned(
         known=known,
     )
     made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
-    pictures = made.config.data.image_shape or dataset.image_shape or ()
-    config = RunConfig(
-        source=data if data in sources.BUILTIN else str(Path(data).resolve()),
-        data_seed=seed,
-        columns=dataset.columns,
-        image_shape=pictures if dataset.x.dtype == np.uint8 else (),
-        fingerprint=fingerprint(dataset.x),
-        imports=tuple(request.imports or []),
-        plan=made,
-        execution=execution,
-        encoding=dataset.encoding,
-    )
+    config = fitting.run_config(data, request, dataset, made, execution)
     return Task(config, dataset, stated, read, learned, known), asked, starts
 
 
