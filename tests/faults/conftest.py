@@ -12,6 +12,13 @@ ITERATIONS = int(os.environ.get("GEDIKIT_ITERATIONS", "400"))  # of the run whos
 
 
 @dataclass
+class Trial:
+    """One try, or several that only stand or fall together."""
+
+    times: int = 1
+
+
+@dataclass
 class Promise:
     """What is promised, how often that was tried and held, and a figure that goes with it."""
 
@@ -22,14 +29,15 @@ class Promise:
     failures: list[Exception] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> Iterator[Trial]:
         """One try; a failure is counted, and raised once all were tried."""
-        self.tried += 1
+        trial = Trial()
         try:
-            yield
-            self.held += 1
+            yield trial
+            self.held += trial.times
         except Exception as failure:
             self.failures.append(failure)
+        self.tried += trial.times
 
 
 _promises: list[Promise] = []
