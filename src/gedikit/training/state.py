@@ -113,7 +113,7 @@ class TrainState:
 
     def not_finite(self) -> list[str | None]:
         """What holds numbers that are not finite, for each model; None for one that is sound."""
-        m = len(self.generator) if self.members else 1
+        m = self.members[0] if self.members else 1
         # a sum is finite where all of its terms are: one pass, and one look at the device for all of them
         sums = {
             name: t.reshape(m, -1).sum(-1, dtype=torch.promote_types(t.dtype, torch.float32))
