@@ -3,6 +3,7 @@
 import gc
 import os
 import resource
+import signal
 import sys
 import time
 from itertools import count
@@ -14,6 +15,7 @@ import torch
 from gedikit.training import step
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
+STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
 LEAK = int(os.environ.get("LEAK", "0"))  # tensors of 16 KiB that each iteration keeps
 made = step.BatchOutputs
 
@@ -34,6 +36,15 @@ def with_a_nan(x: torch.Tensor) -> torch.Tensor:
 
 
 once = count()
+
+if STOP >= 0:
+
+    def stop(state, x):
+        if state.iteration == STOP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return x
+
+    at_each_iteration(stop)
 
 if FAULT == "file-size":
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(AT), int(AT)))
