@@ -78,9 +78,7 @@ class DirectoryLock:
             if error.errno not in _NO_LOCKS:
                 raise
             warnings.warn(
-                GediWarning(
-                    f"{self.folder} cannot be locked here ({error.strerror}): start no second process in it"
-                ),
+                GediWarning(f"{self.folder} cannot be locked ({error.strerror}): start no second process in it"),
                 stacklevel=4,
             )
 
