@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: venv demo test lint coverage oldest bench results clean
+.PHONY: venv demo test lint coverage oldest faults bench results clean
 
 venv: $(INSTALLED)
 
@@ -44,6 +44,13 @@ oldest:
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt torch
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c oldest.txt -e ".[test]"
 	$(OLDEST)/bin/python -m pytest -n 2 -k "not 20000" $(OLDEST_TESTS)
+
+# runs that are killed, starved, stopped or damaged, as often and as long as asked for (docs/trust.md)
+KILLS ?= 20
+ITERATIONS ?= 20000
+
+faults: venv
+	GEDIKIT_KILLS=$(KILLS) GEDIKIT_ITERATIONS=$(ITERATIONS) $(BIN)/python -m pytest tests/faults
 
 bench: venv
 	$(BIN)/python benchmarks/step.py

@@ -138,14 +138,16 @@ def test_removing_a_run_leaves_what_is_not_of_it(tmp_path):
     for path in (run.metrics_path, run.model_path, run.path / "checkpoints" / "step-000000001.safetensors"):
         path.touch()
     (run.path / "notes.txt").touch()
-    run.remove_if_nothing_was_done()
+    with run.locked() as lock:
+        run.remove_if_nothing_was_done(lock)
     assert run.exists, "something was done"
     run.remove()
     assert [path.name for path in run.path.iterdir()] == ["notes.txt"]
     with pytest.raises(UsageError):
         run.remove()
-    run.create(made())
-    run.remove_if_nothing_was_done()
+    with run.locked() as lock:
+        run.create(made())
+        run.remove_if_nothing_was_done(lock)
     assert [path.name for path in run.path.iterdir()] == ["notes.txt"]
 
 
@@ -164,11 +166,12 @@ def test_a_history_is_cut_back_to_the_checkpoint(tmp_path):
 def test_a_measurement_that_only_an_interruption_made_is_not_kept(tmp_path):
     """A run that was stopped and resumed has the history of one that was not."""
     run, config = Run(tmp_path), made(Asked(2, config={"optimiser.iterations": 45}))
-    recorder = RunRecorder(run, config)
-    for iteration, interrupted in ((10, False), (13, True), (20, True), (45, True)):
-        fit = view(config, iteration)
-        fit.interrupted = interrupted
-        recorder.on_metrics(fit, {"iteration": iteration})
+    with run.locked() as lock:
+        recorder = RunRecorder(run, config, lock)
+        for iteration, interrupted in ((10, False), (13, True), (20, True), (45, True)):
+            fit = view(config, iteration)
+            fit.interrupted = interrupted
+            recorder.on_metrics(fit, {"iteration": iteration})
     assert [row["iteration"] for row in run.history().rows] == [10, 20, 45]
 
 
@@ -176,7 +179,7 @@ def test_the_first_signal_asks_and_the_second_aborts(tmp_path, capfd):
     config = made()
     fit = view(config, 0)
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    with RunRecorder(Run(tmp_path), config) as recorder:
+    with Run(tmp_path).locked() as lock, RunRecorder(Run(tmp_path), config, lock) as recorder:
         recorder.on_start(fit)
         assert not fit.interrupted
         signal.raise_signal(signal.SIGTERM)

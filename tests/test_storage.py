@@ -3,6 +3,7 @@
 import errno
 import os
 import pty
+import shutil
 import stat
 import subprocess
 import sys
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from gedikit.errors import DataError, StorageError
 from gedikit.storage import (
     damaged,
+    forget_unfinished,
     is_stream,
     read_tensors,
     write_atomically,
@@ -353,6 +356,50 @@ def test_files_of_another_kind_format_or_maker_are_named(tmp_path: Path):
     write_tensors(path, TENSORS, {}, "checkpoint")
     with pytest.raises(StorageError, match="holds a checkpoint, not a model"):
         read_tensors(path, "model")
+
+
+def test_every_flipped_bit_of_a_file_of_tensors_is_noticed(tmp_path: Path):
+    path = tmp_path / "a.safetensors"
+    tensors = {
+        "empty": torch.empty(0, 2),
+        "half": torch.randn(3).bfloat16(),
+        "one": torch.tensor(3.0),
+        "truth": torch.tensor([True, False]),
+        "weights": torch.randn(2, 3),
+    }
+    write_tensors(path, tensors, {"iteration": 3, "events": ["é"]}, "checkpoint")
+    found, meta = read_tensors(path, "checkpoint")
+    assert meta["iteration"] == 3 and all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        path.write_bytes(content)
+        with pytest.raises(StorageError):
+            read_tensors(path, "checkpoint")
+
+
+def test_a_file_of_before_there_were_digests_is_read(tmp_path: Path):
+    path = tmp_path / "a.safetensors"
+    about = '{"kind": "model", "format": 2}'
+    save_file({"a": torch.ones(2)}, path, metadata={"gedikit": about})
+    assert torch.equal(read_tensors(path, "model")[0]["a"], torch.ones(2))
+    save_file({"a": torch.ones(2)}, path, metadata={"gedikit": about, "sha257": "0"})
+    with pytest.raises(StorageError, match="its digest is missing"):
+        read_tensors(path, "model")
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path):
+    (tmp_path / ".kept.txt").write_text("kept")
+
+    def half(temporary: Path) -> None:
+        temporary.write_text("half")
+        shutil.copy(temporary, tmp_path / f"{temporary.name[:-11]}left{temporary.name[-11:]}")
+
+    write_atomically(tmp_path / "a.txt", half)
+    assert len(list(tmp_path.iterdir())) == 3
+    forget_unfinished(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".kept.txt", "a.txt"]
 
 
 def test_what_is_missing_in_a_file_is_named(tmp_path: Path):

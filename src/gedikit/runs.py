@@ -9,7 +9,7 @@ import shutil
 import signal
 import tomllib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -20,8 +20,17 @@ from gedikit.components import as_tree, import_plugin
 from gedikit.config import SECTIONS, Execution
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.features import FeatureNetwork, feature_networks
+from gedikit.locks import DirectoryLock
 from gedikit.planning import Plan
-from gedikit.storage import FORMAT, check_format, damaged, read_tensors, write_tensors, write_text
+from gedikit.storage import (
+    FORMAT,
+    check_format,
+    damaged,
+    forget_unfinished,
+    read_tensors,
+    write_tensors,
+    write_text,
+)
 from gedikit.tables import TableEncoding
 from gedikit.training.callbacks import Callback, FitView, Metrics
 from gedikit.training.fit import Checkpoint
@@ -178,6 +187,14 @@ class Run:
     def exists(self) -> bool:
         return self.config_path.exists()
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[DirectoryLock]:
+        """Be the only process that writes here; what one that was killed left half-written is removed."""
+        with DirectoryLock(self.path) as lock:
+            for folder in (self.path, self.path / "checkpoints"):
+                forget_unfinished(folder)
+            yield lock
+
     def create(self, config: RunConfig) -> None:
         if self.exists:
             raise UsageError(f"{self.path} already holds a run: add --resume to continue it, or another --out")
@@ -197,13 +214,14 @@ class Run:
             path.unlink(missing_ok=True)
         self.config_path.unlink()
 
-    def remove_if_nothing_was_done(self) -> None:
+    def remove_if_nothing_was_done(self, lock: DirectoryLock) -> None:
         """Remove a run that failed before its first measurement: the corrected command may take its place."""
         done = (self.metrics_path, self.log_path, self.evaluations_path, self.model_path, *self.checkpoints())
-        if not any(path.exists() for path in done):
-            self.features_path.unlink(missing_ok=True)
-            self.config_path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # other files are there
+        if lock.is_held and not any(path.exists() for path in done):
+            with contextlib.suppress(OSError):  # other files are there, or it can be read only
+                self.features_path.unlink(missing_ok=True)
+                self.config_path.unlink(missing_ok=True)
+                lock.path.unlink()
                 self.path.rmdir()
 
     def forget_checkpoints(self) -> None:
@@ -234,7 +252,10 @@ class Run:
                 raise UsageError(f"{self.path} was trained on other data: --resume needs the same rows")
             return tensors, meta
         if failure is not None:
-            raise failure
+            raise StorageError(
+                f"no checkpoint of {self.path} can be read ({failure}): remove {self.path / 'checkpoints'} to "
+                "train it from the start"
+            )
         return None
 
     def history(self, up_to: int | None = None) -> History:
@@ -262,8 +283,8 @@ class Run:
 class RunRecorder(Callback):
     """Writes a fit down as it happens, and stops it cleanly when the process is told to end."""
 
-    def __init__(self, run: Run, config: RunConfig):
-        self.run, self.config = run, config
+    def __init__(self, run: Run, config: RunConfig, lock: DirectoryLock):
+        self.run, self.config, self.lock = run, config, lock
         self.last_checkpoint = 0
         self.signal: int | None = None
         self.view: FitView | None = None
@@ -294,9 +315,11 @@ class RunRecorder(Callback):
 
     def on_metrics(self, fit: FitView, metrics: Metrics) -> None:
         if is_planned(fit, self.config.execution.log_every):
+            self.lock.check()
             self.run.append(self.run.metrics_path, json.dumps(metrics))
 
     def on_event(self, text: str) -> None:
+        self.lock.check()
         self.run.append(self.run.log_path, text)
 
     def on_checkpoint(self, fit: FitView) -> bool:
@@ -313,6 +336,7 @@ class RunRecorder(Callback):
         )
 
     def _write(self, fit: FitView) -> None:
+        self.lock.check()
         self.run.write_checkpoint(fit.state, self.config.fingerprint)
         self.last_checkpoint = fit.iteration
 

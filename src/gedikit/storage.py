@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import io
 import json
 import os
@@ -22,6 +23,8 @@ if TYPE_CHECKING:  # torch takes a second to import, and writing text does not n
 
 FORMAT = 2  # what is written
 OLDEST_FORMAT = 1  # what can still be read
+_UNFINISHED = ".unfinished"  # how names of files end that are not whole yet
+_ABOUT, _DIGEST = "gedikit", "sha256"  # what the header of a file of tensors has
 
 
 @contextlib.contextmanager
@@ -76,6 +79,12 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def forget_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote have left; nobody may be writing there."""
+    for left in folder.glob(f".*{_UNFINISHED}"):
+        left.unlink(missing_ok=True)
+
+
 def is_stream(path: Path) -> bool:
     """Tell whether `path` is a pipe, a device or an open file: what is written to, and cannot be replaced."""
     try:
@@ -85,12 +94,25 @@ def is_stream(path: Path) -> bool:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], meta: Mapping[str, Any], kind: str) -> None:
-    """Write one safetensors file with `meta` as JSON in its header."""
+    """Write one safetensors file with `meta` as JSON in its header, and a digest of all that it holds."""
     from safetensors.torch import save_file
 
-    header = {"gedikit": json.dumps({"kind": kind, "format": FORMAT, **meta})}
+    about = json.dumps({"kind": kind, "format": FORMAT, **meta})
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {_ABOUT: about, _DIGEST: _digest(whole, about)}
     write_atomically(path, lambda temporary: save_file(whole, temporary, metadata=header))
+
+
+def _digest(tensors: Mapping[str, "Tensor"], about: str) -> str:
+    """Of everything that a reader gets to see, so that one changed bit is noticed wherever it matters."""
+    import torch
+
+    digest = hashlib.sha256(about.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
@@ -107,9 +129,13 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, 
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise StorageError(f"{path} is damaged or not a {kind}: {error}") from error
     try:
-        meta = json.loads(header["gedikit"])
+        meta = json.loads(header[_ABOUT])
     except (KeyError, json.JSONDecodeError):
         meta = None
+    if _DIGEST in header and header[_DIGEST] != _digest(tensors, header.get(_ABOUT, "")):
+        raise StorageError(f"{path} is damaged: what it holds does not have the digest it was written with")
+    if header.keys() > {_ABOUT} and _DIGEST not in header:  # 0.2 wrote no digest, and nothing beside
+        raise StorageError(f"{path} is damaged: its digest is missing")
     if not isinstance(meta, dict):
         raise StorageError(f"{path} was not written by gedikit")
     check_format(path, meta.get("format"))
@@ -205,7 +231,7 @@ def _stream(path: Path | int) -> Iterator[BinaryIO]:
 def _replacement(target: Path) -> Iterator[Path]:
     """Make a temporary file beside `target`; once filled it is flushed to disk and moved into place."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=_UNFINISHED)
     os.close(handle)
     temporary = Path(name)
     try:

@@ -66,6 +66,16 @@ def test_rolling_back_restores_weights_and_halves_the_rate(state):
         monitor.roll_back(state, "and again")
 
 
+def test_what_is_not_finite_is_named_before_it_shows_in_a_loss(state):
+    state.memory["sampler"] = {"positions": torch.zeros(4, 2), "half": torch.full((9,), 60_000.0).half()}
+    assert state.not_finite() == [None], "their sum is no number of 16 bits, and they are sound"
+    state.memory["sampler"]["positions"][3, 1] = math.nan
+    assert state.not_finite() == ["memory/sampler/positions"]
+    state.average_weights[0] = math.inf
+    assert state.not_finite() == ["average_weights"]
+    assert HealthMonitor(2, 3).complaint(GOOD, "weights") == "weights of the training state is not finite"
+
+
 def test_the_recipe_as_printed_diverges_and_says_so():
     """L_GEN of the paper's toy recipe runs away; it must end in an error, not in a model."""
     told = []

@@ -46,6 +46,7 @@ from gedikit.features import FeatureNetwork
 from gedikit.features.embedding import named_network
 from gedikit.known import Known
 from gedikit.legacy import FIRST_WITH_PLANS
+from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check_prior, plan, split_execution
 from gedikit.progress import Forecast
@@ -82,7 +83,8 @@ def demo(data: str, out: Path, seed: int) -> None:
     if data not in sources.BUILTIN:
         raise UsageError(f"demo takes a built-in data set ({', '.join(sources.BUILTIN)}), not {data!r}")
     if Run(out).exists:
-        Run(out).remove()
+        with Run(out).locked():
+            Run(out).remove()
     fit(data, FitRequest(seed=seed), out=out)
     test = sources.load(data, split="test", seed=seed)
     fitted = load_run(out, "cpu")
@@ -110,22 +112,24 @@ def fit(
     began = time.monotonic()
     if resume:
         run, config, dataset = _resumed(data, out, request)
-        verdict, rows = _train(run, config, dataset, evaluate_every)
+        with run.locked() as lock:
+            verdict, rows = _train(run, lock, config, dataset, evaluate_every)
     else:
         if data is None:
             raise UsageError("fit needs DATA: a built-in data set, a file or a folder of pictures")
         found = planned(data, request)
         config, dataset = found.config, found.dataset
         run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.plan.method}-{config.plan.seed}")
-        run.create(config)
-        try:
-            if config.features is not None:
-                keep_features(run, config.features, dataset)
-            budgets = cheaper_budgets(config, found.asked)
-            verdict, rows = _train(run, config, dataset, evaluate_every, budgets, found.starts)
-        except Exception:
-            run.remove_if_nothing_was_done()
-            raise
+        with run.locked() as lock:
+            run.create(config)
+            try:
+                if config.features is not None:
+                    keep_features(run, config.features, dataset)
+                budgets = cheaper_budgets(config, found.asked)
+                verdict, rows = _train(run, lock, config, dataset, evaluate_every, budgets, found.starts)
+            except Exception:
+                run.remove_if_nothing_was_done(lock)
+                raise
     if as_json:
         sys.stdout.write(json.dumps(summary(run, config, verdict, rows, time.monotonic() - began), indent=2) + "\n")
     if strict and not verdict.healthy:
@@ -314,6 +318,7 @@ def _learns_labels(config: RunConfig) -> bool:
 
 def _train(
     run: Run,
+    lock: DirectoryLock,
     config: RunConfig,
     dataset: sources.Dataset,
     evaluate_every: int,
@@ -334,7 +339,7 @@ def _train(
         model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
         with ExitStack() as stack:
             line = stack.enter_context(ProgressLine(console))
-            recorder = stack.enter_context(RunRecorder(run, config))
+            recorder = stack.enter_context(RunRecorder(run, config, lock))
             followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
             followers += _evaluations(run, config, evaluate_every, len(dataset.x), line)
             history = run.history(up_to=at)
@@ -353,6 +358,7 @@ def _train(
         for name, why in dataset.skipped:
             run.append(run.log_path, f"left out: {name} ({why})")
         fitted = model.fitted_
+        lock.check()
         model.save(run.model_path)
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.x)

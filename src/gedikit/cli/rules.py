@@ -28,6 +28,7 @@ from gedikit.errors import DataError, Interrupted, Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
 from gedikit.fitted import FittedModel
 from gedikit.known import Known
+from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import Asked
 from gedikit.progress import Forecast
@@ -186,20 +187,22 @@ def fit_rules(
     began = time.monotonic()
     if resume:
         run, task = _resumed(out, request)
-        verdict, rows = _interruptible(run, task)
+        with run.locked() as lock:
+            verdict, rows = _interruptible(run, lock, task)
     else:
         if rules is None or examples is None:
             raise UsageError("fit-rules needs RULES and EXAMPLES: a file of rules and a .csv of examples")
         task, asked, starts = _planned(rules, examples, labels, places, request)
         config = task.config
         run = Run(out or Path("runs") / f"{title_of(config.source)}-{rules.stem}-{config.plan.seed}")
-        run.create(config)
-        try:
-            _keep(run, rules, examples, labels)
-            verdict, rows = _interruptible(run, task, asked, starts)
-        except Exception:
-            run.remove_if_nothing_was_done()
-            raise
+        with run.locked() as lock:
+            run.create(config)
+            try:
+                _keep(run, rules, examples, labels)
+                verdict, rows = _interruptible(run, lock, task, asked, starts)
+            except Exception:
+                run.remove_if_nothing_was_done(lock)
+                raise
     if as_json:
         summary = fitting.summary(run, task.config, verdict, rows, time.monotonic() - began)
         names = load_run(run.path, "cpu").info.get("names")
@@ -298,16 +301,18 @@ def _resumed(out: Path | None, request: FitRequest) -> tuple[Run, Task]:
 
 
 def _interruptible(
-    run: Run, task: Task, asked: Asked | None = None, starts: Starts | None = None
+    run: Run, lock: DirectoryLock, task: Task, asked: Asked | None = None, starts: Starts | None = None
 ) -> tuple[Diagnosis, int]:
     """Train; who is interrupted is told the command that goes on with rules."""
     try:
-        return _train(run, task, asked, starts)
+        return _train(run, lock, task, asked, starts)
     except Interrupted as stopped:
         raise Interrupted(str(stopped).replace("gedikit fit --resume", "gedikit fit-rules --resume")) from None
 
 
-def _train(run: Run, task: Task, asked: Asked | None = None, starts: Starts | None = None) -> tuple[Diagnosis, int]:
+def _train(
+    run: Run, lock: DirectoryLock, task: Task, asked: Asked | None = None, starts: Starts | None = None
+) -> tuple[Diagnosis, int]:
     """Train unless that is done, then write what a finished run has; checkpoints are removed last."""
     config, dataset = task.config, task.dataset
     if run.model_path.exists():
@@ -323,7 +328,7 @@ def _train(run: Run, task: Task, asked: Asked | None = None, starts: Starts | No
         cheaper = {} if asked is None else fitting.cheaper_budgets(config, asked)
         with ExitStack() as stack:
             line = stack.enter_context(ProgressLine(console))
-            recorder = stack.enter_context(RunRecorder(run, config))
+            recorder = stack.enter_context(RunRecorder(run, config, lock))
             followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
             encoding = config.encoding
             model.fit_planned(
@@ -339,6 +344,7 @@ def _train(run: Run, task: Task, asked: Asked | None = None, starts: Starts | No
                 history=run.history(up_to=at),
             )
         fitted = model.fitted_
+        lock.check()
         model.save(run.model_path)
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.x)

@@ -32,11 +32,13 @@ class HealthMonitor:
     snapshots: list[Snapshot] = field(default_factory=list)
     stuck: int = 0
 
-    def complaint(self, values: dict[str, float]) -> str | None:
-        """What is wrong with these measurements, if anything."""
+    def complaint(self, values: dict[str, float], not_finite: str | None = None) -> str | None:
+        """What is wrong with these measurements, or with the part of the state that is not finite, if anything."""
         for name, value in values.items():
             if not math.isfinite(value):
                 return f"{name} is {value}"
+        if not_finite is not None:
+            return f"{not_finite} of the training state is not finite"
         gap_limit = 1000 + 100 * self.n_features
         if abs(values.get("energy_gap", 0.0)) > gap_limit:
             return f"the energy gap between data and samples is {values['energy_gap']:.3g} (limit {gap_limit:g})"

@@ -37,7 +37,7 @@ def train(fit: FitView, step: TrainStep, monitor: HealthMonitor, callback: Callb
         measured = step(state, measure=is_measured(fit, step))
         callback.on_step(fit)
         for values in measured:
-            complaint = monitor.complaint(values)
+            complaint = monitor.complaint(values, *state.not_finite())
             if complaint:
                 callback.on_event(monitor.roll_back(state, complaint))
                 continue

@@ -137,7 +137,8 @@ class _Members:
             if not rows:
                 continue
             complaints = {
-                i: self.monitors[i].complaint(values) for i, values in zip(self.inside, rows, strict=True)
+                i: self.monitors[i].complaint(values, broken)
+                for i, values, broken in zip(self.inside, rows, self.state.not_finite(), strict=True)
             }
             healthy = [values for i, values in zip(self.inside, rows, strict=True) if not complaints[i]]
             for i, values in zip(self.inside, rows, strict=True):

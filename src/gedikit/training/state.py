@@ -111,6 +111,18 @@ class TrainState:
         named |= {f"{_MEMORY}{owner}/{name}": v for owner, kept in self.memory.items() for name, v in kept.items()}
         return named
 
+    def not_finite(self) -> list[str | None]:
+        """What holds numbers that are not finite, for each model; None for one that is sound."""
+        m = self.members[0] if self.members else 1
+        # a sum is finite where all of its terms are: one pass, and one look at the device for all of them
+        sums = {
+            name: t.reshape(m, -1).sum(-1, dtype=torch.promote_types(t.dtype, torch.float32))
+            for name, t in self.tensors().items()
+            if t.is_floating_point() and name != "optimiser.step"  # steps are counted for all at once
+        }
+        sound = torch.stack([s.isfinite() for s in sums.values()], dim=-1).tolist()
+        return [next((name for name, good in zip(sums, row, strict=True) if not good), None) for row in sound]
+
     def meta(self) -> dict[str, Any]:
         return {
             "iteration": self.iteration,

@@ -32,6 +32,7 @@ from gedikit.errors import DivergenceError, Interrupted, StorageError, UsageErro
 from gedikit.estimator import plan_rows
 from gedikit.evaluation import clustering_metrics
 from gedikit.fitted import FittedModel, load_weights
+from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.model import EnergyClassifier
 from gedikit.paper import recipes
@@ -233,8 +234,13 @@ def images(data: str, split: str) -> sources.Dataset:
 
 def fit_run(asked: ImageFit, place: Place) -> str:
     """Fit, or go on with a fit, and store it; returns how it stands."""
-    train = images(asked.data, "train")
-    run, stored = Run(place.unfinished / asked.name), place.stored(asked)
+    run = Run(place.unfinished / asked.name)
+    with run.locked() as lock:
+        return _fit_run(asked, place, run, lock)
+
+
+def _fit_run(asked: ImageFit, place: Place, run: Run, lock: DirectoryLock) -> str:
+    train, stored = images(asked.data, "train"), place.stored(asked)
     if not run.exists:
         made, _ = plan_rows(train.x, train.image_shape or (), asked.asked)
         run.create(_config(asked, made, train, place.device))
@@ -245,7 +251,7 @@ def fit_run(asked: ImageFit, place: Place) -> str:
     checkpoint = run.latest_checkpoint(config.fingerprint)
     history = run.history(up_to=checkpoint[1]["iteration"] if checkpoint else 0)
     clock = _Clock(run.path / "seconds.txt")
-    with clock, RunRecorder(run, config) as recorder:
+    with clock, RunRecorder(run, config, lock) as recorder:
         try:
             result = fit(
                 config.plan,

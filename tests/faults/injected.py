@@ -1,0 +1,85 @@
+"""A fault inside a fit, for `--import`: which one is in the environment, so that a resumed run can do without."""
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import psutil
+import torch
+
+from gedikit.training import step
+
+FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
+STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
+LEAK = int(os.environ.get("LEAK", "0"))  # tensors of 16 KiB that each iteration keeps
+made = step.BatchOutputs
+
+
+def at_each_iteration(change):
+    """Let `change` see the state and the rows of every batch, and return rows in their place."""
+
+    def outputs(state, rows, x, *rest):
+        return made(state, rows, change(state, x), *rest)
+
+    step.BatchOutputs = outputs
+
+
+def with_a_nan(x: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[0, 0] = torch.nan
+    return x
+
+
+once = count()
+
+if STOP >= 0:
+
+    def stop(state, x):
+        if state.iteration == STOP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return x
+
+    at_each_iteration(stop)
+
+if FAULT == "file-size":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(AT), int(AT)))
+elif FAULT == "clock":
+    jumps = count()
+
+    def jumping(clock):
+        """A clock that is off by up to two days, now this way, now that."""
+        return lambda: clock() + (86_400 if next(jumps) % 2 else -86_400)
+
+    time.time, time.monotonic = jumping(time.time), jumping(time.monotonic)
+elif FAULT == "batch":
+    at_each_iteration(lambda state, x: with_a_nan(x) if state.iteration == int(AT) and next(once) == 0 else x)
+elif FAULT == "every-batch":
+    at_each_iteration(lambda state, x: with_a_nan(x) if state.iteration >= int(AT) else x)
+elif FAULT == "buffer":
+
+    def poison(state, x):
+        if state.iteration == int(AT) and next(once) == 0:
+            state.memory["sampler"]["positions"][0] = torch.nan
+        return x
+
+    at_each_iteration(poison)
+elif FAULT == "memory":
+    process, every = psutil.Process(), int(AT)
+    gc.freeze()  # what is there before the fit would be looked through every time
+
+    leaked = []
+
+    def look(state, x):
+        leaked.extend(torch.ones(4096) for _ in range(LEAK))
+        if state.iteration % every == 0:
+            gc.collect()
+            with Path(os.environ["MEMORY"]).open("a") as file:
+                file.write(f"{state.iteration} {process.memory_info().rss} {sys.getallocatedblocks()}\n")
+        return x
+
+    at_each_iteration(look)

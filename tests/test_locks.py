@@ -1,0 +1,67 @@
+"""A lock on a directory: one holder at a time, named to others, gone with its process."""
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gedikit.errors import GediWarning, StorageError, UsageError
+from gedikit.locks import DirectoryLock, fcntl
+
+
+def test_one_holder_at_a_time_and_nothing_is_left(tmp_path: Path):
+    folder = tmp_path / "made" / "for it"
+    with DirectoryLock(folder) as lock:
+        lock.check()
+        told = f"in use by process {os.getpid()} on {socket.gethostname()}: "
+        for _ in range(2):  # who was refused has not let go of what is not theirs
+            with pytest.raises(UsageError, match=told), DirectoryLock(folder):
+                pass
+    assert list(folder.iterdir()) == []
+    with DirectoryLock(folder):
+        pass
+
+
+def test_a_file_that_a_killed_process_left_locks_nothing(tmp_path: Path):
+    code = (
+        "import os, signal; from pathlib import Path; from gedikit.locks import DirectoryLock\n"
+        f"lock = DirectoryLock(Path({str(tmp_path)!r})).__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert killed.returncode == -9, killed.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    with DirectoryLock(tmp_path) as lock:
+        assert lock.path.read_text().startswith(f"process {os.getpid()} ")
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_removed_or_replaced_directory_is_noticed_and_left_alone(tmp_path: Path, replaced: bool):
+    folder = tmp_path / "run"
+    with DirectoryLock(folder) as lock:
+        lock.path.unlink()
+        folder.rmdir()
+        if replaced:
+            folder.mkdir()
+            (folder / "lock").write_text("of another")
+        with pytest.raises(StorageError, match="run was removed or replaced"):
+            lock.check()
+    if replaced:
+        assert (folder / "lock").read_text() == "of another"
+
+
+def test_what_cannot_be_locked_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="could not write"), DirectoryLock(tmp_path / "file" / "run"):
+        pass
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    told = "cannot be locked .No locks available.: start no second process"
+    with pytest.warns(GediWarning, match=told), DirectoryLock(tmp_path) as lock:
+        lock.check()
