@@ -68,10 +68,15 @@ def _groups(run: Run) -> Iterator[tuple[str, str]]:
     try:
         with run.labels_path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{run.labels_path} is damaged: {error}") from None
     except OSError:
         raise DataError(f"{run.path} has no {run.labels_path.name}: it is written when the training ends") from None
     if not rows or "file" not in rows[0] or "cluster" not in rows[0]:
         raise DataError(f"{run.labels_path} names no files")
+    for row in rows:
+        if not row["file"] or not (row["cluster"] or "").isdecimal():  # it becomes the name of a folder
+            raise DataError(f"{run.labels_path} is damaged: a line of it has no file, or no number of a cluster")
     digits = max(len(row["cluster"]) for row in rows)
     for row in rows:
         yield row["file"], f"group-{row['cluster'].zfill(digits)}"

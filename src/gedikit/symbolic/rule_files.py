@@ -5,7 +5,7 @@ All problems of a file are told at once, each with its place.
 
 import csv
 import re
-import tomllib
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int64
 
 from gedikit.errors import DataError, GediError, UsageError
+from gedikit.storage import parsed_toml
 from gedikit.symbolic.constraint import Constraint
 from gedikit.symbolic.examples import Examples, Known, Rows
 from gedikit.symbolic.expressions import predicate
@@ -166,8 +167,8 @@ def any_name() -> RowOf:
 
 def _from_toml(path: Path, text: str) -> RuleFile:
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = parsed_toml(text)
+    except ValueError as error:
         raise DataError(f"{path} is no TOML: {error}") from None
     problems = Problems(path)
     for key in table.keys() - {"symbols", "rule"}:
@@ -418,8 +419,8 @@ def _columns(head: Sequence[str], rules: RuleFile, problems: Problems) -> dict[s
     """Of every rule the column of each of its variables."""
     used = {RULE, HOLDS, WEIGHT, PROBABILITY}
     found: dict[str, dict[str, str]] = {}
-    for name in head:
-        if head.count(name) > 1 and f"column {name!r} is there twice" not in problems.found:
+    for name, times in Counter(head).items():
+        if times > 1:
             problems.add(f"column {name!r} is there twice")
     for rule in rules.rules:
         found[rule.name] = {}
