@@ -12,6 +12,7 @@ from gedikit.cli.output import console
 from gedikit.data.folder import list_pictures
 from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.runs import Run
+from gedikit.tables.spreadsheets import as_it_was
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ def _tasks(run: Run, root: Path, out: Path) -> tuple[list[_Task], list[tuple[str
     """What is to be done, and which pictures are left alone, and why."""
     places = dict(list_pictures(root).files)
     tasks, left = [], []
-    for name, group in _groups(run):
+    listed = list(_groups(run))
+    if any(name not in places and as_it_was(name) in places for name, _ in listed):  # marked for spreadsheets
+        listed = [(as_it_was(name), group) for name, group in listed]
+    for name, group in listed:
         source = places.get(name)
         if source is None:
             left.append((name, "it is not there any more"))

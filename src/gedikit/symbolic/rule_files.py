@@ -22,7 +22,7 @@ from gedikit.symbolic.examples import Examples, Known, Rows
 from gedikit.symbolic.expressions import predicate
 from gedikit.symbolic.shortcuts import Shown
 from gedikit.symbolic.symbols import Symbols
-from gedikit.symbolic.variables import Variable
+from gedikit.symbolic.variables import MAX_VALUES, Variable
 
 RULE, HOLDS, WEIGHT, PROBABILITY = "rule", "holds", "weight", "probability"
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
@@ -263,7 +263,7 @@ def _variables(
             if known is None:
                 problems.add(
                     f"{where}: give a kind of symbols, a number of values, their list, {{from = 0, to = 18}}, or "
-                    f'{{known = "digit"}}, not {domain!r}'
+                    f'{{known = "digit"}}, at most {MAX_VALUES} values, not {domain!r}'
                 )
             else:
                 values[variable] = known
@@ -275,11 +275,11 @@ def _domain(given: Any, symbols: Symbols) -> tuple[Hashable, ...] | None:
     match given:
         case bool():
             return None
-        case int() if given > 0:
+        case int() if 0 < given <= MAX_VALUES:
             return tuple(range(given))
         case list() if given and all(isinstance(value, str | int | float) for value in given):
             return tuple(given)
-        case {"from": int() as low, "to": int() as high, **rest} if low <= high and not rest:
+        case {"from": int() as low, "to": int() as high, **rest} if 0 <= high - low < MAX_VALUES and not rest:
             return tuple(range(low, high + 1))
         case {"known": str() as kind, **rest} if kind in symbols.names and not rest:
             return symbols[kind].values
