@@ -2,9 +2,8 @@
 
 import struct
 
-from hypothesis import strategies as st
-
 from hostile_readers import Damage, Reader
+from hypothesis import strategies as st
 
 NUMBERS = [
     struct.pack(end + size, value)
@@ -16,12 +15,59 @@ NUMBERS = [
     )
 ]
 WORDS = [
-    *(b"nan", b"inf", b"-1", b"1e309", b"1e9", b"1000000000", b"99999999999999999999", b"0", b'"', b"'", b"\0", b""),
-    *(b",", b";", b"\n", b"\r", b"[", b"]", b"{", b"}", b"(", b")", b"=", b".", b"%", b"\\", b"\xff\xfe", b"\xef\xbb\xbf"),
+    *(
+        b"nan",
+        b"inf",
+        b"-1",
+        b"1e309",
+        b"1e9",
+        b"1000000000",
+        b"99999999999999999999",
+        b"0",
+        b'"',
+        b"'",
+        b"\0",
+        b"",
+    ),
+    *(
+        b",",
+        b";",
+        b"\n",
+        b"\r",
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b"(",
+        b")",
+        b"=",
+        b".",
+        b"%",
+        b"\\",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+    ),
     *(b"true", b"null", b"none", b"../../x", b"/dev/zero", b"=1+1", b"<script>", b"$x$", b"\x1b[31m", b"a" * 5000),
     *(b"[" * 3000, b"(" * 3000, b'{"a":' * 3000, b"9" * 5000, b"9**9**9", b"2**64**8", b"a.a" * 500, b"1979-05-27"),
-    *(b"query(", b"::", b":-", b"nn(d, [X], Y, [0,1]) ::", b"digit(", b"s(s(s(", b"X", b"between(1, 1000000000, X)"),
-    *(b'"nesting": {}, ', b'"n_clusters": 1000000000', b"[[0]]", b'"a" * 9', b"&#65;", b"<!DOCTYPE x [", b"r=\"XFD1048576\""),
+    *(
+        b"query(",
+        b"::",
+        b":-",
+        b"nn(d, [X], Y, [0,1]) ::",
+        b"digit(",
+        b"s(s(s(",
+        b"X",
+        b"between(1, 1000000000, X)",
+    ),
+    *(
+        b'"nesting": {}, ',
+        b'"n_clusters": 1000000000',
+        b"[[0]]",
+        b'"a" * 9',
+        b"&#65;",
+        b"<!DOCTYPE x [",
+        b'r="XFD1048576"',
+    ),
 ]
 EDITS = ("flip", "set", "cut", "insert", "delete", "repeat", "swap", "number", "word", "digits")
 Edit = tuple[str, float, float, int, int]

@@ -42,7 +42,9 @@ ordered(A, B, T) :- digit(A, X), digit(B, Y), X =< Y, sum(T, Z), Z is X + Y.
 query(ordered(a, b, t)).
 % known: t
 """
-EXAMPLES = "rule,a,b,m,s,c,d,holds,weight,probability\nsums,p.png,q.png,r.png,3,,,true,1,0.9\npairs,,,,,p.png,2,,,\n"
+EXAMPLES = (
+    "rule,a,b,m,s,c,d,holds,weight,probability\nsums,p.png,q.png,r.png,3,,,true,1,0.9\npairs,,,,,p.png,2,,,\n"
+)
 LABELS = "picture,kind,symbol\np.png,digit,3\nr.png,mark,+\n"
 
 
@@ -182,11 +184,9 @@ def _stored(name: str) -> Callable[[], tuple[bytes, ...]]:
 
 
 READERS: Mapping[str, Reader] = {
-    "idx images": Reader("", lambda p: idx.read_images(p), lambda: (_idx((2, 28, 28)),)),
-    "idx labels": Reader(
-        ".gz", lambda p: idx.read_labels(p), lambda: (gzip.compress(_idx((9,)), mtime=0),), in_gzip
-    ),
-    "mat": Reader(".mat", lambda p: svhn.read_mat(p), lambda: (_mat(False), _mat(True))),
+    "idx images": Reader("", idx.read_images, lambda: (_idx((2, 28, 28)),)),
+    "idx labels": Reader(".gz", idx.read_labels, lambda: (gzip.compress(_idx((9,)), mtime=0),), in_gzip),
+    "mat": Reader(".mat", svhn.read_mat, lambda: (_mat(False), _mat(True))),
     "cifar rows": Reader(".bin", lambda p: cifar.read_rows([p], 1), lambda: (bytes(3073 * 2),)),
     "cifar pickles": Reader(
         "",
@@ -229,17 +229,15 @@ READERS: Mapping[str, Reader] = {
     ),
     "bmp": Reader(".bmp", lambda p: read_square(p, 16), lambda: (picture("BMP"),)),
     "ppm": Reader(".ppm", lambda p: read_square(p, 16), lambda: (picture("PPM"), b"P3\n1 2\n255\n1 2 3 4 5 6\n")),
-    "model": Reader(".safetensors", lambda p: FittedModel.load(p), _stored("model.safetensors"), in_safetensors),
+    "model": Reader(".safetensors", FittedModel.load, _stored("model.safetensors"), in_safetensors),
     "checkpoint": Reader(".safetensors", _tensors, _stored("checkpoint.safetensors"), in_safetensors),
     "run": Reader(".toml", run_files, _stored("config.toml")),
     "history": Reader(
         ".jsonl", history, lambda: (b'{"iteration": 1, "loss": 0.5}\n{"iteration": 9, "loss": NaN}\n',)
     ),
-    "rules": Reader(".toml", lambda p: RuleFile.read(p), lambda: (RULES,)),
-    "programs": Reader(".pl", lambda p: RuleFile.read(p), lambda: (PROGRAM.encode(),)),
-    "examples": Reader(
-        ".csv", lambda p: ExampleFile.read(p, stated(), any_name()), lambda: (EXAMPLES.encode(),)
-    ),
+    "rules": Reader(".toml", RuleFile.read, lambda: (RULES,)),
+    "programs": Reader(".pl", RuleFile.read, lambda: (PROGRAM.encode(),)),
+    "examples": Reader(".csv", lambda p: ExampleFile.read(p, stated(), any_name()), lambda: (EXAMPLES.encode(),)),
     "labels": Reader(
         ".csv", lambda p: read_labels(p, stated().symbols, any_name(), None), lambda: (LABELS.encode(),)
     ),

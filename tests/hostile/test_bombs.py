@@ -42,13 +42,15 @@ def refused(read, kind: type[GediError], says: str, megabytes: float = 300.0) ->
     assert used.seconds < 10
 
 
-def test_archives_larger_than_memory(tmp_path, little_memory):
+@pytest.mark.usefixtures("little_memory")
+def test_archives_larger_than_memory(tmp_path):
     np.savez_compressed(tmp_path / "rows.npz", x=np.zeros((1_000_000, 3)))
     assert (tmp_path / "rows.npz").stat().st_size < 100_000
     refused(lambda: read_file(tmp_path / "rows.npz"), DataError, r"announces 0\.0 GB", 10)
 
 
-def test_columns_of_one_value(tmp_path, little_memory):
+@pytest.mark.usefixtures("little_memory")
+def test_columns_of_one_value(tmp_path):
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"a": np.zeros(3_000_000), "b": 1.0}).to_parquet(path)
     assert path.stat().st_size < 100_000
@@ -80,7 +82,7 @@ def sheet(cells: str, start: str = "") -> bytes:
 def test_a_sheet_of_gaps(tmp_path):
     cells = '<row r="1"><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
     path = written(tmp_path / "rows.xlsx", sheet(cells))
-    refused(lambda: read_file(path), DataError, "announces 1099.5 GB", 50)
+    refused(lambda: read_file(path), DataError, r"announces 1099\.5 GB", 50)
 
 
 def test_a_sheet_with_entities(tmp_path):
@@ -191,7 +193,9 @@ def test_models_with_other_json(tmp_path, text):
     from safetensors.torch import save_file
 
     save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors", metadata={"gedikit": text})
-    refused(lambda: read_tensors(tmp_path / "model.safetensors", "model"), StorageError, "not written by gedikit", 20)
+    refused(
+        lambda: read_tensors(tmp_path / "model.safetensors", "model"), StorageError, "not written by gedikit", 20
+    )
 
 
 def test_examples_of_many_columns(tmp_path):
@@ -202,11 +206,17 @@ def test_examples_of_many_columns(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["9**9**9", "((2**64)**64)**64 > a", "'a' * 9999999999 == a", "'%9999999999d' % a == a", "(1, 2) * 99999999 == a"],
+    [
+        "9**9**9",
+        "((2**64)**64)**64 > a",
+        "'a' * 9999999999 == a",
+        "'%9999999999d' % a == a",
+        "(1, 2) * 99999999 == a",
+    ],
 )
 def test_rules_of_numbers_and_text_without_end(text):
     holds = predicate(text, ["a"])
-    with limited(500, seconds=20) as used, pytest.raises((ValueError, TypeError), match="beyond|bits|numbers"):
+    with limited(500, seconds=20) as used, pytest.raises((ValueError, TypeError), match=r"beyond|bits|numbers"):
         holds(1)
     assert used.megabytes < 5
 
@@ -255,5 +265,3 @@ def test_programs_have_libraries(tmp_path):
 def test_programs_of_numbers_without_end(tmp_path, number):
     path = written(tmp_path / "rules.pl", PROGRAM.format(f"p(X) :- Y is {number}, X < Y."))
     refused(lambda: RuleFile.read(path), DataError, "4096 bits|numbers", 50)
-
-

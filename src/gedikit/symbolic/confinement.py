@@ -61,7 +61,12 @@ def _library(file: Any) -> str | None:
 def bound_numbers() -> None:
     """Once for all: ProbLog keeps its functions in one table."""
     functions = needs("problog.logic", "problog")._arithmetic_functions
-    for name, bits in (("**", _bits_of_power), ("^", _bits_of_power), ("<<", _bits_of_shift), ("*", _bits_of_product)):
+    for name, bits in (
+        ("**", _bits_of_power),
+        ("^", _bits_of_power),
+        ("<<", _bits_of_shift),
+        ("*", _bits_of_product),
+    ):
         functions[name, 2] = _bounded(functions[name, 2], bits)
 
 

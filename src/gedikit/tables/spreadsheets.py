@@ -3,7 +3,7 @@
 from typing import Any
 
 # as spreadsheets begin formulas, also in the wide letters of East Asian keyboards; blanks before them are skipped
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MARK = "'"
 
 
