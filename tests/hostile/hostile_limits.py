@@ -36,13 +36,13 @@ def limited(megabytes: float = MOST_MEGABYTES, seconds: int = MOST_SECONDS) -> I
     resident = _kilobytes("VmRSS")
     _PEAK_RESET.write_text("5")
     resource.setrlimit(resource.RLIMIT_AS, (int(there * 1024 + megabytes * 2**20), before[1]))
-    previous = signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(seconds)
+    previous = signal.signal(signal.SIGPROF, _stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # of the processor: a busy machine is no fault of a file
     try:
         yield used
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
         resource.setrlimit(resource.RLIMIT_AS, before)
         used.seconds = time.process_time() - began
         used.megabytes = max(0, _kilobytes("VmHWM") - resident) / 1024
