@@ -153,7 +153,7 @@ def damaged(path: Path) -> Iterator[None]:
     except RuntimeError as error:
         # torch has no class of its own for weights that do not fit, nor for too little memory; those of a device
         # are subclasses, and no fault of the file
-        if type(error) is not RuntimeError or "CUDA" in str(error):
+        if type(error) is not RuntimeError or "CUDA" in str(error) or "out of memory" in str(error):
             raise
         raise StorageError(f"{path} is damaged: its weights do not fit the network it describes") from error
 
