@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: venv demo test lint coverage oldest faults bench results clean
+.PHONY: venv demo test lint coverage oldest faults bench results fuzz sbom clean
 
 venv: $(INSTALLED)
 
@@ -52,6 +52,24 @@ ITERATIONS ?= 20000
 faults: venv
 	GEDIKIT_KILLS=$(KILLS) GEDIKIT_ITERATIONS=$(ITERATIONS) $(BIN)/python -m pytest tests/faults
 
+# damaged files of every format: what each reader took is in fuzz.jsonl
+FUZZ_CASES ?= 450
+FUZZ_SEED ?= 0
+
+fuzz: venv
+	rm -f fuzz.jsonl
+	GEDIKIT_CHECK_TYPES=0 GEDIKIT_FUZZ_CASES=$(FUZZ_CASES) GEDIKIT_FUZZ_SEED=$(FUZZ_SEED) \
+		GEDIKIT_FUZZ_REPORT=fuzz.jsonl $(BIN)/python -m pytest tests/hostile
+	cat fuzz.jsonl
+
+# what is installed, as CycloneDX; the tool has an environment of its own, so that it does not list itself
+SBOM := .venv-sbom
+
+sbom: venv
+	$(PYTHON) -m venv $(SBOM)
+	$(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check "cyclonedx-bom==7.5.0"
+	$(SBOM)/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml -o sbom.json $(BIN)/python
+
 bench: venv
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/predict.py
@@ -64,4 +82,4 @@ results: venv
 	$(BIN)/python benchmarks/digits.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(SBOM) fuzz.jsonl* sbom.json runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

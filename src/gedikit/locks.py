@@ -4,7 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
-import socket
+import platform
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,7 @@ class DirectoryLock:
             self._take(self._handle)
         assert self._handle is not None
         os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        os.pwrite(self._handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
 
     def _take(self, handle: int) -> None:
         try:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +26,9 @@ from gedikit.storage import (
     check_format,
     damaged,
     forget_unfinished,
+    parsed_toml,
     read_tensors,
+    regular_or_new,
     write_tensors,
     write_text,
 )
@@ -81,10 +82,10 @@ class RunConfig:
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = parsed_toml(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise StorageError(f"{path} is damaged: {error}") from None
         if "format" not in table:
             raise StorageError(f"{path} is not of a run: it was not written by gedikit")
@@ -274,8 +275,10 @@ class Run:
 
     def append(self, path: Path, line: str) -> None:
         try:
-            with path.open("a", encoding="utf-8") as file:
+            with regular_or_new(path).open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
+        except StorageError:
+            raise
         except OSError as error:
             raise StorageError(f"could not write {path}: {error.strerror}") from error
 
@@ -374,15 +377,19 @@ def _toml_value(value: Any) -> str:
 
 def _cut_back(path: Path, iteration: int) -> None:
     if path.exists():
-        kept = [json.dumps(row) + "\n" for row in _json_lines(path) if row["iteration"] <= iteration]
+        with damaged(path):
+            kept = [json.dumps(row) + "\n" for row in _json_lines(path) if row["iteration"] <= iteration]
         write_text(path, "".join(kept))
 
 
 def _json_lines(path: Path) -> Iterable[dict[str, Any]]:
     if not path.exists():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().splitlines():
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
             return  # a line cut short by a killed process is the last one
+        if not isinstance(row, dict) or not all(isinstance(value, int | float) for value in row.values()):
+            raise StorageError(f"{path} is damaged: a line of it is no measurement")
+        yield row

@@ -6,10 +6,12 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
@@ -25,6 +27,8 @@ FORMAT = 2  # what is written
 OLDEST_FORMAT = 1  # what can still be read
 _UNFINISHED = ".unfinished"  # how names of files end that are not whole yet
 _ABOUT, _DIGEST = "gedikit", "sha256"  # what the header of a file of tensors has
+_DOTS = 100  # in a key of TOML; none of ours has more than four
+_BREAKS = re.compile(r"[,;()\[\]{}]")
 
 
 @contextlib.contextmanager
@@ -130,7 +134,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, "Tensor"], dict[str, 
         raise StorageError(f"{path} is damaged or not a {kind}: {error}") from error
     try:
         meta = json.loads(header[_ABOUT])
-    except (KeyError, json.JSONDecodeError):
+    except (KeyError, ValueError, RecursionError):  # a number may have too many digits, a list too many levels
         meta = None
     if _DIGEST in header and header[_DIGEST] != _digest(tensors, header.get(_ABOUT, "")):
         raise StorageError(f"{path} is damaged: what it holds does not have the digest it was written with")
@@ -168,12 +172,42 @@ def damaged(path: Path) -> Iterator[None]:
         raise
     except KeyError as error:
         raise StorageError(f"{path} is damaged: {error.args[0]} is missing") from error
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError, AssertionError) as error:
         raise StorageError(f"{path} is damaged: what it holds does not fit together ({error})") from error
+    except (MemoryError, RecursionError) as error:
+        raise StorageError(f"{path} is damaged: it describes something too large to be made") from error
     except RuntimeError as error:
-        if "loading state_dict" not in str(error):  # torch has no class of its own for weights that do not fit
+        # torch has no class of its own for weights that do not fit, nor for too little memory; those of a device
+        # are subclasses, and no fault of the file
+        if type(error) is not RuntimeError or "CUDA" in str(error) or "out of memory" in str(error):
             raise
         raise StorageError(f"{path} is damaged: its weights do not fit the network it describes") from error
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    """A TOML document; all that can be wrong with it is a ValueError.
+
+    The parser takes time that grows with the square of the parts of a dotted key, and its stack with the nesting.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > _DOTS and _dots_of_a_key(line) > _DOTS:
+            raise ValueError(f"line {number} has a key of more than {_DOTS} parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def regular_or_new(path: Path) -> Path:
+    """The path, unless a link, a pipe or a device has its place: what a run writes stays in its directory."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise StorageError(f"{path} is a link, a pipe or a device, not a file of a run: remove it first")
+    return path
+
+
+def _dots_of_a_key(line: str) -> int:
+    """Dots between names without blanks, brackets or commas, as neither lists of numbers nor text has many."""
+    return max((run.count(".") for run in _BREAKS.split(line)), default=0)
 
 
 def _target(path: Path) -> Path | None:

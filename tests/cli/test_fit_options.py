@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from forked import failed, gedikit
 from typer.main import get_command
 
+from forked import failed, gedikit
 from gedikit.cli.app import app
 from gedikit.cli.request import FitRequest
 
@@ -264,7 +264,9 @@ def test_components_of_ones_own_are_listed(plugin):
 def test_plan_can_be_asked_for_whatever_fit_can():
     commands = get_command(app).commands
     fit, plan = ({name for p in commands[command].params for name in p.opts} for command in ("fit", "plan"))
-    about_running = {"--device", "--out", "--resume", "--evaluate-every", "--strict", "--verbose", "-v"}
+    about_running = {
+        *("--device", "--out", "--resume", "--evaluate-every", "--strict", "--spreadsheet-safe", "--verbose", "-v")
+    }
     assert fit - plan == about_running
     assert plan <= fit
     assert len(plan) > 20

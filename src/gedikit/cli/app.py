@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
-from gedikit.cli.request import FitRequest, Imports, LabelsFrom, asking_for_a_fit
+from gedikit.cli.request import FitRequest, Imports, LabelsFrom, SpreadsheetSafe, asking_for_a_fit
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
 
@@ -38,11 +38,12 @@ Verbose = Annotated[
 ]
 
 
-def set_output(quiet: bool, verbose: bool) -> None:
-    """How much is said on standard error."""
-    from gedikit.cli.output import set_verbosity
+def set_output(quiet: bool, verbose: bool, spreadsheet_safe: bool = False) -> None:
+    """How much is said on standard error, and how tables are written."""
+    from gedikit.cli.output import set_spreadsheet_safe, set_verbosity
 
     set_verbosity(quiet=quiet, verbose=verbose)
+    set_spreadsheet_safe(spreadsheet_safe)
 
 
 def _show_version(wanted: bool) -> bool:
@@ -105,6 +106,7 @@ def fit(
         bool,
         typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar=""),
     ] = False,
+    spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -112,7 +114,7 @@ def fit(
     """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
     from gedikit.cli import fitting
 
-    set_output(quiet, verbose)
+    set_output(quiet, verbose, spreadsheet_safe)
     fitting.fit(
         data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
     )
@@ -153,12 +155,13 @@ def predict(
         Path, typer.Option("--output", "-o", help="CSV file to write; - for standard output.", metavar="FILE")
     ],
     device: Device = "auto",
+    spreadsheet_safe: SpreadsheetSafe = False,
     quiet: Quiet = False,
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
     from gedikit.cli import inference
 
-    set_output(quiet, False)
+    set_output(quiet, False, spreadsheet_safe)
     inference.predict(run, data, output, device)
 
 
@@ -194,12 +197,13 @@ def sample(
     ] = "buffer",
     seed: Seed = 0,
     device: Device = "auto",
+    spreadsheet_safe: SpreadsheetSafe = False,
     quiet: Quiet = False,
 ) -> None:
     """Generate new rows, with the columns and types of the table that was learned from."""
     from gedikit.cli import inference
 
-    set_output(quiet, False)
+    set_output(quiet, False, spreadsheet_safe)
     inference.sample(run, output, n, cluster=cluster, steps=steps, start=start, seed=seed, device=device)
 
 

@@ -53,6 +53,7 @@ from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.starts import Starts
+from gedikit.storage import regular_or_new
 from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fingerprint
@@ -363,7 +364,7 @@ def _train(
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.x)
         block = sources.Block(dataset.x, dataset.names, ids=dataset.ids)
-        rows = write_predictions(fitted, [(block, predictions)], run.labels_path)
+        rows = write_predictions(fitted, [(block, predictions)], regular_or_new(run.labels_path))
         verdict = write_report(run, config, fitted, dataset, predictions)
     run.forget_checkpoints()
     sizes = np.bincount(predictions.labels, minlength=fitted.n_clusters)

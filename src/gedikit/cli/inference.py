@@ -26,7 +26,7 @@ from gedikit.cli.loading import (
     tell_left_out,
     title_of,
 )
-from gedikit.cli.output import console, open_output, open_text_output, output_format, output_name
+from gedikit.cli.output import cell, console, open_output, open_text_output, output_format, output_name
 from gedikit.data import sources
 from gedikit.data.duplicates import near_duplicates
 from gedikit.errors import DataError, UsageError
@@ -35,7 +35,7 @@ from gedikit.report import ReportData, render
 from gedikit.report.inputs import diagnosed_rows
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig
-from gedikit.storage import write_text
+from gedikit.storage import regular_or_new, write_text
 
 
 def predict(path: Path, data: str, output: Path, device: str) -> None:
@@ -79,6 +79,7 @@ def sample(
         names = config.columns or tuple(f"x{i}" for i in range(x.shape[1]))
         table = pd.DataFrame(x, columns=names) if config.encoding is None else config.encoding.decode(x)
         table[_free("cluster", list(table.columns))] = y
+        table = table.rename(columns=cell).apply(lambda column: column.map(cell) if _has_text(column) else column)
         with open_text_output(output) as text:
             table.to_csv(text, index=False, float_format="%.9g", lineterminator="\n")
     else:
@@ -174,7 +175,7 @@ def write_report(
             evaluations=tuple(run.evaluations()),
         )
     )
-    write_text(run.report_path, page)
+    write_text(regular_or_new(run.report_path), page)
     return verdict
 
 
@@ -213,13 +214,13 @@ def write_predictions(
             ids = pd.DataFrame() if block.ids is None else block.ids
             if number == 0:
                 named = [_free(str(name), ["row", *columns]) for name in ids.columns]
-                writer.writerow([*(["row", "file"] if block.names else ["row"]), *named, *columns])
+                writer.writerow([*(["row", "file"] if block.names else ["row"]), *map(cell, named), *columns])
             n = len(found.labels)
             strange = found.outlier_score
             shown = [
                 range(rows, rows + n),
-                *([block.names] if block.names else []),
-                *(ids[name].where(ids[name].notna(), "").tolist() for name in ids.columns),
+                *([list(map(cell, block.names))] if block.names else []),
+                *(map(cell, ids[name].where(ids[name].notna(), "").tolist()) for name in ids.columns),
                 found.labels.tolist(),
                 [f"{v:.6f}" for v in found.confidence.tolist()],
                 [f"{v:.6g}" for v in found.log_density.tolist()] if fitted.models_density else [""] * n,
@@ -231,6 +232,10 @@ def write_predictions(
     if not fitted.models_density:
         console.print(f"{fitted.method!r} learns no density: log_density and outlier_score are left empty")
     return rows
+
+
+def _has_text(column: "pd.Series[Any]") -> bool:
+    return not pd.api.types.is_numeric_dtype(column.dtype)
 
 
 def _free(name: str, taken: list[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from gedikit.cli.app import app
+from gedikit.cli.printing import printable
 from gedikit.errors import DivergenceError, GediError, GediWarning, Interrupted, Unhealthy, UsageError
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_UNHEALTHY, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -120,5 +121,5 @@ def _show_warning(
 
 def _say(text: str, code: int) -> int:
     if sys.stderr is not None:
-        print(f"gedikit: {text}", file=sys.stderr)
+        print(f"gedikit: {printable(text)}", file=sys.stderr)
     return code

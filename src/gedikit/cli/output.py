@@ -3,15 +3,25 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from rich.console import Console
 
+from gedikit.cli.printing import printable
+from gedikit.cli.spreadsheets import inert
 from gedikit.storage import is_stream, writing, writing_text
 
 STANDARD_OUTPUT = Path("-")
 
-console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+class _Console(Console):
+    """Prints names of files and columns as they are, but for what terminals obey."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable(item) if isinstance(item, str) else item for item in objects), **options)
+
+
+console = _Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 @dataclass
@@ -21,13 +31,31 @@ class Verbosity:
     details: bool = False
 
 
+@dataclass
+class Tables:
+    """How CSV files are written."""
+
+    spreadsheet_safe: bool = False
+
+
 _verbosity = Verbosity()
+_tables = Tables()
 
 
 def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
     """Say nothing but errors, or details as well; progress lines on `console` follow."""
     console.quiet = quiet
     _verbosity.details = verbose and not quiet
+
+
+def set_spreadsheet_safe(wanted: bool) -> None:
+    """Whether text in CSV files that a spreadsheet would run as a formula is marked as text."""
+    _tables.spreadsheet_safe = wanted
+
+
+def cell(value: Any) -> Any:
+    """A cell of a CSV file as it is written."""
+    return inert(value) if _tables.spreadsheet_safe else value
 
 
 def say(text: str) -> None:

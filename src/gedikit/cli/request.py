@@ -18,6 +18,14 @@ LabelsFrom = Annotated[
     str | None,
     typer.Option(help="folders: names of sub-folders are labels to compare the clusters with.", metavar="folders"),
 ]
+SpreadsheetSafe = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet-safe",
+        help="Put an apostrophe before text in CSV files that a spreadsheet would run as a formula.",
+        metavar="",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gedikit.cli.request import FitRequest, asking_for_a_fit
+from gedikit.cli.request import FitRequest, SpreadsheetSafe, asking_for_a_fit
 
 rules = typer.Typer(no_args_is_help=True, help="Rules: look at them before training.")
 
@@ -74,6 +74,7 @@ def fit_rules(
         bool,
         typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar=""),
     ] = False,
+    spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -82,9 +83,10 @@ def fit_rules(
 ) -> None:
     """Learn what pictures or rows show from rules that hold between them, and write a run directory."""
     from gedikit.cli import rules as commands
-    from gedikit.cli.output import set_verbosity
+    from gedikit.cli.output import set_spreadsheet_safe, set_verbosity
 
     set_verbosity(quiet=quiet, verbose=verbose)
+    set_spreadsheet_safe(spreadsheet_safe)
     places = commands.Places(images, data, table)
     commands.fit_rules(
         file, examples, places, request, labels=labels, out=out, resume=resume, strict=strict, as_json=as_json

@@ -37,7 +37,7 @@ from gedikit.report.inputs import diagnosed_rows
 from gedikit.report.rules import explain_row, rule_sections, said_of
 from gedikit.runs import Run, RunConfig, RunRecorder
 from gedikit.starts import Starts
-from gedikit.storage import write_text
+from gedikit.storage import regular_or_new, write_text
 from gedikit.symbolic import Shortcuts, shortcuts
 from gedikit.symbolic.contradictions import contradiction
 from gedikit.symbolic.rule_files import (
@@ -349,7 +349,7 @@ def _train(
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.x)
         block = sources.Block(dataset.x, dataset.names, ids=dataset.ids)
-        rows = write_predictions(fitted, [(block, predictions)], run.labels_path)
+        rows = write_predictions(fitted, [(block, predictions)], regular_or_new(run.labels_path))
         verdict = _write_report(run, task, fitted)
     run.forget_checkpoints()
     names = fitted.info.get("names", {"names": []})["names"]
@@ -389,7 +389,7 @@ def _write_report(run: Run, task: Task, fitted: FittedModel) -> Diagnosis:
             rules=sections,
         )
     )
-    write_text(run.report_path, page)
+    write_text(regular_or_new(run.report_path), page)
     return verdict
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gedikit.cli.loading import is_folder, tell_left_out
 from gedikit.cli.output import console
+from gedikit.cli.spreadsheets import as_it_was
 from gedikit.data.folder import list_pictures
 from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.runs import Run
@@ -52,7 +53,10 @@ def _tasks(run: Run, root: Path, out: Path) -> tuple[list[_Task], list[tuple[str
     """What is to be done, and which pictures are left alone, and why."""
     places = dict(list_pictures(root).files)
     tasks, left = [], []
-    for name, group in _groups(run):
+    listed = list(_groups(run))
+    if any(name not in places and as_it_was(name) in places for name, _ in listed):  # marked for spreadsheets
+        listed = [(as_it_was(name), group) for name, group in listed]
+    for name, group in listed:
         source = places.get(name)
         if source is None:
             left.append((name, "it is not there any more"))
@@ -68,10 +72,15 @@ def _groups(run: Run) -> Iterator[tuple[str, str]]:
     try:
         with run.labels_path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{run.labels_path} is damaged: {error}") from None
     except OSError:
         raise DataError(f"{run.path} has no {run.labels_path.name}: it is written when the training ends") from None
     if not rows or "file" not in rows[0] or "cluster" not in rows[0]:
         raise DataError(f"{run.labels_path} names no files")
+    for row in rows:
+        if not row["file"] or not (row["cluster"] or "").isdecimal():  # it becomes the name of a folder
+            raise DataError(f"{run.labels_path} is damaged: a line of it has no file, or no number of a cluster")
     digits = max(len(row["cluster"]) for row in rows)
     for row in rows:
         yield row["file"], f"group-{row['cluster'].zfill(digits)}"

@@ -49,15 +49,18 @@ def _unpickled(path: Path, label_key: str) -> Batch:
     images, labels = named["data"], _whole_numbers(named[label_key], path)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (_PIXELS,):
         raise DataError(f"{path} holds no rows of {_PIXELS} bytes under 'data'")
+    if images.nbytes > path.stat().st_size:
+        raise DataError(f"{path} announces {len(images)} images, more than it has bytes for: it is damaged")
     if len(images) != len(labels):
         raise DataError(f"{path} has {len(images)} images but {len(labels)} labels")
     return images, labels
 
 
 def _whole_numbers(values: Any, path: Path) -> NDArray[np.int64]:
+    flat = isinstance(values, np.ndarray) or (isinstance(values, list) and all(type(v) is int for v in values))
     try:
-        labels = np.asarray(values)
-    except ValueError:
+        labels = np.asarray(values if flat else None)  # lists within lists may be without end
+    except OverflowError:
         labels = np.empty(0, object)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise DataError(f"{path} holds labels that are not whole numbers")

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gedikit.data.sizes import check_archive, check_spreadsheet, refuse_beyond_memory
 from gedikit.errors import DataError, GediError, UsageError
 from gedikit.tables import LABEL_COLUMNS, ColumnOptions, TableEncoding, dialect_of
 from gedikit.tables.inference import check_names, label_column
 
 _BLOCK = 65_536
+_PER_VALUE = 8  # bytes of a number, a date or what points to text
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ def _read_npy(path: Path) -> FileTable:
 def _read_npz(path: Path) -> FileTable:
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is damaged, cut short or not a .npz file: it is no zip archive")
+    with _reading(path, ".npz"):
+        check_archive(path)
     with _reading(path, ".npz"), np.load(path, allow_pickle=False) as archive:
         names = list(archive.files)
         rows = next((name for name in ("x", "X", "data") if name in names), names[0] if len(names) == 1 else None)
@@ -180,6 +184,8 @@ def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iter
     with file:
         if rows is None:
             with _reading(path, ".parquet"):
+                # a value that is the same in a billion rows takes next to nothing in a file
+                refuse_beyond_memory(path, file.metadata.num_rows * file.metadata.num_columns * _PER_VALUE)
                 whole = file.read().to_pandas()
             yield whole
             return
@@ -193,6 +199,7 @@ def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterat
     if importlib.util.find_spec("openpyxl") is None:
         raise UsageError(f"reading {path.suffix} needs openpyxl: pip install 'gedikit[excel]'")
     with _reading(path, path.suffix):
+        check_spreadsheet(path)
         # cells have types of their own: text of digits, such as "007", stays text
         frame = pd.read_excel(path, engine="openpyxl", dtype=object).infer_objects()
         for name in set(text) & set(frame.columns):

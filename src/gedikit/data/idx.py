@@ -45,7 +45,7 @@ def _read(path: Path, dimensions: int) -> NDArray[np.uint8]:
             if expected > _LARGEST:
                 raise DataError(f"{path} announces {expected} values in its header: it is damaged; get it again")
             values = file.read(expected + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, MemoryError) as error:
         raise DataError(f"{path} is damaged or cut short: {error}; get it again") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error

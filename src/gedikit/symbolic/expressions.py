@@ -17,15 +17,28 @@ Values = Mapping[str, Any]
 Evaluated = Callable[[Values], Any]
 
 MAX_POWER = 64  # exponent; more would be larger than any domain
+MAX_BITS = 4096  # of a power: powers of powers grow without end
 MAX_LENGTH = 2000  # characters
+
+
+def _of_numbers(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Arithmetic alone: Python also repeats text by * and formats it by %, without end."""
+
+    def apply(a: Any, b: Any) -> Any:
+        if not (isinstance(a, int | float) and isinstance(b, int | float)):
+            raise TypeError(f"{a!r} and {b!r} are not both numbers")
+        return combine(a, b)
+
+    return apply
+
 
 _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+    ast.Mult: _of_numbers(operator.mul),
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
-    ast.Mod: operator.mod,
+    ast.Mod: _of_numbers(operator.mod),
     ast.BitXor: operator.xor,
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
@@ -153,4 +166,6 @@ def _chain(values: list[Any], compare: list[Callable[[Any, Any], bool]]) -> bool
 def _power(a: Any, b: Any) -> Any:
     if isinstance(b, int | float) and abs(b) > MAX_POWER:
         raise ValueError(f"the exponent {b} is beyond {MAX_POWER}")
+    if isinstance(a, int) and isinstance(b, int) and a.bit_length() * b > MAX_BITS:
+        raise ValueError(f"the power is a number of more than {MAX_BITS} bits")
     return a**b

@@ -10,6 +10,7 @@ from typing import Any
 
 from gedikit.errors import UsageError
 from gedikit.symbolic.budget import Budget, needs
+from gedikit.symbolic.confinement import bound_numbers, confined_engine
 from gedikit.symbolic.formula import FALSE, NEVER, TRUE, All, Fact, Formula, Is, Not, Some, leaves
 from gedikit.symbolic.grounding import Grounder, NotInFragmentError
 from gedikit.symbolic.neural import NEURAL, Declaration, Term, clauses_of, items, refuse_above_one
@@ -38,6 +39,7 @@ def grounded(program: str, query: str, budget: Budget) -> Ground:
 
 def _grounded(program: str, query: str, budget: Budget) -> Ground:
     logic, errors = needs("problog.logic", "problog"), needs("problog.errors", "problog")
+    bound_numbers()
     try:
         term = logic.Term.from_string(query)
     except errors.ProbLogError as error:
@@ -73,7 +75,7 @@ def _ground(holds: Formula, given: Formula, query: Term, inputs: dict[Variable, 
 
 
 def _ground_dag(clauses: Any, query: Term, budget: Budget) -> Any:
-    engine = needs("problog.engine", "problog").DefaultEngine()
+    engine = confined_engine()
     evaluate = engine.eval
 
     def guarded(*args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ All problems of a file are told at once, each with its place.
 
 import csv
 import re
-import tomllib
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +16,13 @@ import torch
 from jaxtyping import Int64
 
 from gedikit.errors import DataError, GediError, UsageError
+from gedikit.storage import parsed_toml
 from gedikit.symbolic.constraint import Constraint
 from gedikit.symbolic.examples import Examples, Known, Rows
 from gedikit.symbolic.expressions import predicate
 from gedikit.symbolic.shortcuts import Shown
 from gedikit.symbolic.symbols import Symbols
-from gedikit.symbolic.variables import Variable
+from gedikit.symbolic.variables import MAX_VALUES, Variable
 
 RULE, HOLDS, WEIGHT, PROBABILITY = "rule", "holds", "weight", "probability"
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
@@ -166,8 +167,8 @@ def any_name() -> RowOf:
 
 def _from_toml(path: Path, text: str) -> RuleFile:
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = parsed_toml(text)
+    except ValueError as error:
         raise DataError(f"{path} is no TOML: {error}") from None
     problems = Problems(path)
     for key in table.keys() - {"symbols", "rule"}:
@@ -262,7 +263,7 @@ def _variables(
             if known is None:
                 problems.add(
                     f"{where}: give a kind of symbols, a number of values, their list, {{from = 0, to = 18}}, or "
-                    f'{{known = "digit"}}, not {domain!r}'
+                    f'{{known = "digit"}}, at most {MAX_VALUES} values, not {domain!r}'
                 )
             else:
                 values[variable] = known
@@ -274,11 +275,11 @@ def _domain(given: Any, symbols: Symbols) -> tuple[Hashable, ...] | None:
     match given:
         case bool():
             return None
-        case int() if given > 0:
+        case int() if 0 < given <= MAX_VALUES:
             return tuple(range(given))
         case list() if given and all(isinstance(value, str | int | float) for value in given):
             return tuple(given)
-        case {"from": int() as low, "to": int() as high, **rest} if low <= high and not rest:
+        case {"from": int() as low, "to": int() as high, **rest} if 0 <= high - low < MAX_VALUES and not rest:
             return tuple(range(low, high + 1))
         case {"known": str() as kind, **rest} if kind in symbols.names and not rest:
             return symbols[kind].values
@@ -418,8 +419,8 @@ def _columns(head: Sequence[str], rules: RuleFile, problems: Problems) -> dict[s
     """Of every rule the column of each of its variables."""
     used = {RULE, HOLDS, WEIGHT, PROBABILITY}
     found: dict[str, dict[str, str]] = {}
-    for name in head:
-        if head.count(name) > 1 and f"column {name!r} is there twice" not in problems.found:
+    for name, times in Counter(head).items():
+        if times > 1:
             problems.add(f"column {name!r} is there twice")
     for rule in rules.rules:
         found[rule.name] = {}

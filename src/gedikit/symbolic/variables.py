@@ -18,6 +18,7 @@ Posteriors = Sequence[Float[Tensor, "*b _"] | Float[np.ndarray, "*b _"]]
 Domains = Collection[SupportsIndex | Iterable[Hashable]]
 """Of every variable the number of its values, which are 0, 1, … then, or the values themselves."""
 
+MAX_VALUES = 1_000_000  # of a variable
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -80,6 +81,8 @@ def checked(variables: Sequence[Variable], log_p: Posteriors) -> list[Float[Tens
 
 def _values(name: str, domain: SupportsIndex | Iterable[Hashable]) -> tuple[Hashable, ...]:
     try:
+        if not isinstance(domain, Iterable) and index(domain) > MAX_VALUES:
+            raise UsageError(f"the domain of {name} has {index(domain)} values, more than {MAX_VALUES}")
         values = tuple(domain) if isinstance(domain, Iterable) else tuple(range(index(domain)))
         distinct = set(values)
     except TypeError:

@@ -1,0 +1,244 @@
+"""Every reader of files, whole files that it reads, and where inside of packed files there is more to damage."""
+
+import gzip
+import io
+import json
+import pickle
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from scipy.io import savemat
+
+from gedikit.data import cifar, idx, svhn
+from gedikit.data.files import file_blocks, read_file
+from gedikit.data.pictures import Unreadable, read_square
+from gedikit.errors import GediError
+from gedikit.fitted import FittedModel
+from gedikit.runs import Run, RunConfig
+from gedikit.storage import read_tensors
+from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, read_labels
+
+OWN = (GediError, Unreadable)  # what a reader may raise; the second becomes a reason to leave a picture out
+Damage = Callable[[bytes], bytes]
+CORPUS = Path(__file__).parent / "corpus"
+
+RULES = (CORPUS / "rules.toml").read_bytes()
+PROGRAM = """
+nn(digit, [X], Y, [0,1,2,3]) :: digit(X, Y).
+0.3 :: noisy.
+addition(A, B, S) :- digit(A, X), digit(B, Y), S is X + Y, \\+ noisy.
+addition(A, B, S) :- digit(A, X), digit(B, Y), member(S, [X, Y]), noisy.
+nn(sum, [X], Y, [0,1,2,3,4,5,6]) :: sum(X, Y).
+ordered(A, B, T) :- digit(A, X), digit(B, Y), X =< Y, sum(T, Z), Z is X + Y.
+query(ordered(a, b, t)).
+% known: t
+"""
+EXAMPLES = (
+    "rule,a,b,m,s,c,d,holds,weight,probability\nsums,p.png,q.png,r.png,3,,,true,1,0.9\npairs,,,,,p.png,2,,,\n"
+)
+LABELS = "picture,kind,symbol\np.png,digit,3\nr.png,mark,+\n"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, the ending of its files, whole ones, and how to get at what is packed inside of them."""
+
+    ending: str
+    read: Callable[[Path], Any]
+    whole: Callable[[], tuple[bytes, ...]]
+    inside: Callable[[bytes, Damage], bytes] | None = None
+
+
+def rows(path: Path) -> None:
+    """Both ways to read a file of rows."""
+    whole = read_file(path)
+    assert whole.x.ndim == 2 and np.isfinite(whole.x).all()
+    blocks = list(file_blocks(path, encoding=whole.encoding))
+    assert sum(len(block.x) for block in blocks) == len(whole.x)
+
+
+def run_files(path: Path) -> None:
+    RunConfig.from_toml(path)
+
+
+def history(path: Path) -> None:
+    """The measurements of a run, whose file has a name of its own."""
+    run = Run(path.parent)
+    path.replace(run.metrics_path)
+    run.history(up_to=5)
+    run.history()
+    run.metrics_path.replace(run.evaluations_path)
+    run.evaluations()
+
+
+@cache
+def stated() -> RuleFile:
+    return RuleFile.read(CORPUS / "rules.toml")
+
+
+def in_gzip(content: bytes, damage: Damage) -> bytes:
+    return gzip.compress(damage(gzip.decompress(content)), 1)
+
+
+def in_zip(content: bytes, damage: Damage) -> bytes:
+    """One member, chosen by the damage itself: the first that it changes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+        names = sorted(old.namelist(), key=lambda name: "sheet1" not in name)
+        for number, name in enumerate(names):
+            new.writestr(name, damage(old.read(name)) if number == 0 else old.read(name))
+    return buffer.getvalue()
+
+
+def in_png(content: bytes, damage: Damage) -> bytes:
+    """Chunks with their checksums made right again."""
+    changed, out, at = content[:8] + damage(content[8:]), [content[:8]], 8
+    while at + 12 <= len(changed):
+        (length,) = struct.unpack(">I", changed[at : at + 4])
+        if at + 12 + length > len(changed):
+            break
+        body = changed[at + 4 : at + 8 + length]
+        out.append(changed[at : at + 4] + body + struct.pack(">I", zlib.crc32(body)))
+        at += 12 + length
+    return b"".join([*out, changed[at:]])
+
+
+def in_safetensors(content: bytes, damage: Damage) -> bytes:
+    """The JSON that the header carries as text."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    text = damage(header["__metadata__"]["gedikit"].encode()).decode("utf-8", "replace")
+    header["__metadata__"]["gedikit"] = text
+    new = json.dumps(header).encode()
+    return struct.pack("<Q", len(new)) + new + content[8 + length :]
+
+
+def picture(kind: str, **options: Any) -> bytes:
+    rng = np.random.default_rng(0)
+    mode = options.pop("mode", "RGB")
+    image = Image.fromarray(rng.integers(0, 256, (12, 10, 4), np.uint8), "RGBA").convert(mode)
+    if mode == "F":
+        image = Image.fromarray(np.asarray(image) / np.float32(255))
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def _idx(shape: tuple[int, ...]) -> bytes:
+    values = np.arange(np.prod(shape)).astype(np.uint8).tobytes()
+    return b"\0\0\x08" + bytes([len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + values
+
+
+def _mat(compressed: bool) -> bytes:
+    buffer = io.BytesIO()
+    x, y = np.zeros((32, 32, 3, 2), np.uint8), np.array([[1], [10]], np.uint8)
+    savemat(buffer, {"X": x, "y": y}, do_compression=compressed)
+    return buffer.getvalue()
+
+
+def _npz() -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, x=np.arange(12.0).reshape(6, 2), y=np.arange(6))
+    return buffer.getvalue()
+
+
+def _npy(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "customer_id": [f"c{i:03}" for i in range(8)],
+            "amount": [1.5, 2.0, None, 4.0, 5.5, 6.0, 7.0, 8.0],
+            "born": pd.date_range("1990-01-31", periods=8).strftime("%Y-%m-%d"),
+            "kind": ["a", "b", "=1+1", "a", "b", "a", "b", "a"],
+            "yes": [True, False] * 4,
+        }
+    )
+
+
+def _excel() -> bytes:
+    buffer = io.BytesIO()
+    frame().to_excel(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _tensors(path: Path) -> None:
+    read_tensors(path, "checkpoint")
+
+
+def _stored(name: str) -> Callable[[], tuple[bytes, ...]]:
+    return lambda: ((CORPUS / name).read_bytes(),)
+
+
+READERS: Mapping[str, Reader] = {
+    "idx images": Reader("", idx.read_images, lambda: (_idx((2, 28, 28)),)),
+    "idx labels": Reader(".gz", idx.read_labels, lambda: (gzip.compress(_idx((9,)), mtime=0),), in_gzip),
+    "mat": Reader(".mat", svhn.read_mat, lambda: (_mat(False), _mat(True))),
+    "cifar rows": Reader(".bin", lambda p: cifar.read_rows([p], 1), lambda: (bytes(3073 * 2),)),
+    "cifar pickles": Reader(
+        "",
+        lambda p: cifar.read_pickles([p], "labels"),
+        lambda: tuple(
+            pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2], "batch_label": "b"}, protocol)
+            for protocol in (2, 4)
+        ),
+    ),
+    "npy": Reader(".npy", rows, lambda: (_npy(np.eye(3)), _npy(np.zeros((3, 4, 4), np.uint8)))),
+    "npz": Reader(".npz", rows, lambda: (_npz(),), in_zip),
+    "csv": Reader(
+        ".csv",
+        rows,
+        lambda: (
+            frame().to_csv(index=False).encode(),
+            frame().to_csv(index=False, sep=";", decimal=",").encode("utf-16"),
+        ),
+    ),
+    "parquet": Reader(".parquet", rows, lambda: (frame().to_parquet(),)),
+    "excel": Reader(".xlsx", rows, lambda: (_excel(),), in_zip),
+    "png": Reader(
+        ".png",
+        lambda p: read_square(p, 16),
+        lambda: (picture("PNG"), picture("PNG", mode="P"), picture("PNG", mode="RGBA")),
+        in_png,
+    ),
+    "jpeg": Reader(".jpg", lambda p: read_square(p, 16), lambda: (picture("JPEG"), picture("JPEG", mode="L"))),
+    "webp": Reader(
+        ".webp", lambda p: read_square(p, 16), lambda: (picture("WEBP"), picture("WEBP", lossless=True))
+    ),
+    "gif": Reader(".gif", lambda p: read_square(p, 16), lambda: (picture("GIF", mode="P"),)),
+    "tiff": Reader(
+        ".tif",
+        lambda p: read_square(p, 16),
+        lambda: tuple(
+            picture("TIFF", mode=m, compression=c)
+            for m, c in (("RGB", "raw"), ("L", "tiff_lzw"), ("RGBA", "tiff_deflate"), ("F", "raw"), ("I;16", "raw"))
+        ),
+    ),
+    "bmp": Reader(".bmp", lambda p: read_square(p, 16), lambda: (picture("BMP"),)),
+    "ppm": Reader(".ppm", lambda p: read_square(p, 16), lambda: (picture("PPM"), b"P3\n1 2\n255\n1 2 3 4 5 6\n")),
+    "model": Reader(".safetensors", FittedModel.load, _stored("model.safetensors"), in_safetensors),
+    "checkpoint": Reader(".safetensors", _tensors, _stored("checkpoint.safetensors"), in_safetensors),
+    "run": Reader(".toml", run_files, _stored("config.toml")),
+    "history": Reader(
+        ".jsonl", history, lambda: (b'{"iteration": 1, "loss": 0.5}\n{"iteration": 9, "loss": NaN}\n',)
+    ),
+    "rules": Reader(".toml", RuleFile.read, lambda: (RULES,)),
+    "programs": Reader(".pl", RuleFile.read, lambda: (PROGRAM.encode(),)),
+    "examples": Reader(".csv", lambda p: ExampleFile.read(p, stated(), any_name()), lambda: (EXAMPLES.encode(),)),
+    "labels": Reader(
+        ".csv", lambda p: read_labels(p, stated().symbols, any_name(), None), lambda: (LABELS.encode(),)
+    ),
+}

@@ -1,0 +1,267 @@
+"""Small files that hold more than a machine has, run code, or never end: each refused by a sentence, at once."""
+
+import io
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hostile_limits import limited
+from PIL import Image
+
+from gedikit.data import cifar, idx, sizes
+from gedikit.data.files import file_blocks, read_file
+from gedikit.data.pictures import Unreadable, read_square
+from gedikit.errors import DataError, GediError, StorageError
+from gedikit.runs import RunConfig
+from gedikit.storage import parsed_toml, read_tensors
+from gedikit.symbolic.expressions import predicate
+from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name
+
+OWNED = "owned"
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """A machine with 16 MB."""
+    monkeypatch.setattr(sizes, "memory", lambda: 16_000_000)
+
+
+def written(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def refused(read, kind: type[GediError], says: str, megabytes: float = 300.0) -> None:
+    with limited(megabytes * 3, seconds=20) as used, pytest.raises(kind, match=says):
+        read()
+    assert used.megabytes < megabytes
+    assert used.seconds < 10
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_archives_larger_than_memory(tmp_path):
+    np.savez_compressed(tmp_path / "rows.npz", x=np.zeros((1_000_000, 3)))
+    assert (tmp_path / "rows.npz").stat().st_size < 100_000
+    refused(lambda: read_file(tmp_path / "rows.npz"), DataError, r"announces 0\.0 GB", 10)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_columns_of_one_value(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": np.zeros(3_000_000), "b": 1.0}).to_parquet(path)
+    assert path.stat().st_size < 100_000
+    refused(lambda: read_file(path), DataError, "announces", 10)
+
+
+def test_blocks_of_one_value_take_the_memory_of_a_block(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": np.arange(4_000_000) % 3, "b": 1.0}).to_parquet(path)
+    with limited(600) as used:
+        assert sum(len(block.x) for block in file_blocks(path)) == 4_000_000
+    assert used.megabytes < 60  # all rows are 64
+
+
+def sheet(cells: str, start: str = "") -> bytes:
+    """A spreadsheet with these cells."""
+    buffer = io.BytesIO()
+    pd.DataFrame({"a": [1]}).to_excel(buffer, index=False)
+    made = io.BytesIO()
+    head = '<?xml version="1.0"?>' + start
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    with zipfile.ZipFile(buffer) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            own = f"{head}<worksheet {space}><sheetData>{cells}</sheetData></worksheet>".encode()
+            new.writestr(name, own if name == "xl/worksheets/sheet1.xml" else old.read(name))
+    return made.getvalue()
+
+
+def test_a_sheet_of_gaps(tmp_path):
+    cells = '<row r="1"><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
+    path = written(tmp_path / "rows.xlsx", sheet(cells))
+    refused(lambda: read_file(path), DataError, r"announces 1099\.5 GB", 50)
+
+
+def test_a_sheet_with_entities(tmp_path):
+    laughs = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
+    path = written(tmp_path / "rows.xlsx", sheet('<row r="1"><c r="A1"><v>&b;</v></c></row>', laughs))
+    refused(lambda: read_file(path), DataError, "declares entities", 50)
+
+
+def test_pictures_of_too_many_pixels(tmp_path):
+    path = tmp_path / "picture.png"
+    Image.new("1", (20_000, 20_000)).save(path)
+    assert path.stat().st_size < 100_000
+    with limited(600) as used, pytest.raises(Unreadable, match="more than 178 million pixels"):
+        read_square(path, 16)
+    assert used.megabytes < 20
+
+
+def test_headers_of_a_billion_rows(tmp_path):
+    path = written(tmp_path / "images", b"\0\0\x08\x03" + struct.pack(">3I", 10**9, 28, 28))
+    refused(lambda: idx.read_images(path), DataError, "announces 784000000000 values", 5)
+
+
+class Payload:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def nested(levels: int, empty=()):
+    """A tuple of two of itself, again and again: small to store, and 2**levels to walk through."""
+    inner = empty
+    for _ in range(levels):
+        inner = type(empty)((inner, inner))
+    return inner
+
+
+def batch(**more: object) -> bytes:
+    return pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2]} | more, 2)
+
+
+def test_pickles_run_nothing(tmp_path):
+    path = written(tmp_path / "batch", batch(more=Payload(tmp_path / OWNED)))
+    refused(lambda: cifar.read_pickles([path], "labels"), DataError, "refused and nothing of it was run", 5)
+    assert not (tmp_path / OWNED).exists()
+    np.savez(tmp_path / "rows.npz", x=np.array([Payload(tmp_path / OWNED)], dtype=object))
+    np.save(tmp_path / "rows.npy", np.array([Payload(tmp_path / OWNED)], dtype=object))
+    for name in ("rows.npz", "rows.npy"):
+        refused(lambda name=name: read_file(tmp_path / name), DataError, "damaged|Object arrays", 5)
+    for name in ("model.safetensors",):
+        path = written(tmp_path / name, pickle.dumps(Payload(tmp_path / OWNED)))
+        refused(lambda path=path: read_tensors(path, "model"), StorageError, "damaged", 5)
+    assert not (tmp_path / OWNED).exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (pickle.dumps({"data": 1, "labels": 1, 5.5: 1}, 2), "other things than names"),
+        (b"\x80\x04" + b")" + b"2\x86" * 100 + b"K\x01s.", "damaged|other things"),
+        (b"\x80\x02}" + b")" + b"2\x86" * 100 + b"K\x01s.", "other things than names"),  # hashed for 2**100 steps
+        (b"\x80\x02}(" + b")" + b"2\x86" * 100 + b"K\x01u.", "other things than names"),
+        (b"\x80\x02(" + b")" + b"2\x86" * 100 + b"K\x01d.", "other things than names"),
+        (b"\x80\x04(" + b")" + b"2\x86" * 100 + b"\x91.", "a set"),
+        (batch(labels=nested(60, [])), "labels that are not whole numbers"),
+        (batch(labels=[10**30, 1]), "labels that are not whole numbers"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "holds a list"),  # the two billionth thing to be remembered
+        (
+            b"\x80\x02}(X\x04\x00\x00\x00datacnumpy\nndarray\nM\x00\x40M\x00\x0c\x86X\x02\x00\x00\x00u1\x86R"
+            b"X\x06\x00\x00\x00labels](K\x01eu.",
+            "more than it has bytes for",  # memory that was never written to
+        ),
+    ],
+)
+def test_pickles_that_never_end(tmp_path, content, says):
+    path = written(tmp_path / "batch", content)
+    refused(lambda: cifar.read_pickles([path], "labels"), DataError, says, 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = " + "[" * 5000, "nested too deeply"),
+        ("a = " + "{a=" * 5000, "nested too deeply"),
+        ("a = " + "9" * 5000, "digit"),
+        (".".join("a" * 20_000) + " = 1", "more than 100 parts"),
+        ("[" + ".".join("a" * 20_000) + "]", "more than 100 parts"),
+    ],
+)
+def test_toml_without_end(tmp_path, text, says):
+    with limited(500, seconds=20) as used, pytest.raises(ValueError, match=says):
+        parsed_toml(text)
+    assert used.seconds < 2
+    for read, kind in ((RuleFile.read, DataError), (RunConfig.from_toml, StorageError)):
+        refused(lambda read=read: read(written(tmp_path / "x.toml", text)), kind, says)
+
+
+def test_lists_of_numbers_are_no_keys():
+    assert parsed_toml("a = [" + ", ".join(["0.5"] * 1000) + "]") == {"a": [0.5] * 1000}
+
+
+@pytest.mark.parametrize("text", ['{"a":' * 5000, "[" * 100_000, '{"kind": ' + "9" * 5000 + "}", "[]", "NaN"])
+def test_models_with_other_json(tmp_path, text):
+    import torch
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors", metadata={"gedikit": text})
+    refused(
+        lambda: read_tensors(tmp_path / "model.safetensors", "model"), StorageError, "not written by gedikit", 20
+    )
+
+
+def test_examples_of_many_columns(tmp_path):
+    rules = RuleFile.read(Path(__file__).parent / "corpus" / "rules.toml")
+    path = written(tmp_path / "examples.csv", ",".join(f"c{i}" for i in range(30_000)) + "\n")
+    refused(lambda: ExampleFile.read(path, rules, any_name()), DataError, "is no variable")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9**9**9",
+        "((2**64)**64)**64 > a",
+        "'a' * 9999999999 == a",
+        "'%9999999999d' % a == a",
+        "(1, 2) * 99999999 == a",
+    ],
+)
+def test_rules_of_numbers_and_text_without_end(text):
+    holds = predicate(text, ["a"])
+    with limited(500, seconds=20) as used, pytest.raises((ValueError, TypeError), match=r"beyond|bits|numbers"):
+        holds(1)
+    assert used.megabytes < 5
+
+
+@pytest.mark.parametrize("domain", ["1000000000", "{from = 0, to = 99999999999}"])
+def test_rules_of_too_many_values(tmp_path, domain):
+    text = f'[symbols]\ndigit = 4\n[[rule]]\nexpression = "a == s"\n[rule.variables]\na = "digit"\ns = {domain}\n'
+    refused(lambda: RuleFile.read(written(tmp_path / "r.toml", text)), DataError, "at most 1000000 values", 5)
+    text = text.replace("digit = 4", "digit = 4000000000")
+    refused(lambda: RuleFile.read(written(tmp_path / "r.toml", text)), DataError, "more than 1000000", 5)
+
+
+PROGRAM = "nn(digit, [X], Y, [0,1]) :: digit(X, Y).\n{}\nok(A) :- digit(A, X), p(X).\nquery(ok(a)).\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ":- use_module('{file}').\np(1).",
+        ":- use_module('{file}', [p/1]).\np(1).",
+        ":- consult('{file}').\np(1).",
+        ":- ['{file}'].\np(1).",
+        ":- use_module(library('{file}')).\np(1).",
+        ":- use_module(library('../../../../../../../..{file}')).\np(1).",
+        ":- use_module(library(db)).\np(1).",
+        "p(1) :- use_module('{file}').",
+        "p(1) :- '_use_module'(none, '{file}').",
+        "p(1) :- '_consult'(none, '{file}').",
+        "p(1) :- G =.. [use_module, '{file}'], call(G).",
+    ],
+)
+def test_programs_run_and_read_no_files(tmp_path, asked):
+    code = written(tmp_path / "code.py", f"open({str(tmp_path / OWNED)!r}, 'w')")
+    path = written(tmp_path / "rules.pl", PROGRAM.format(asked.format(file=code)))
+    refused(lambda: RuleFile.read(path), DataError, "may not read or run files", 50)
+    assert not (tmp_path / OWNED).exists()
+
+
+def test_programs_have_libraries(tmp_path):
+    asked = ":- use_module(library(lists)).\np(X) :- member(X, [1])."
+    (rule,) = RuleFile.read(written(tmp_path / "rules.pl", PROGRAM.format(asked))).rules
+    assert rule.constraint.n_tuples == 2
+
+
+@pytest.mark.parametrize("number", ["2 ** (9 ** 9)", "(9 ^ 99) ^ 99", "1 << 100000000000", '"a" * 9999999999'])
+def test_programs_of_numbers_without_end(tmp_path, number):
+    path = written(tmp_path / "rules.pl", PROGRAM.format(f"p(X) :- Y is {number}, X < Y."))
+    refused(lambda: RuleFile.read(path), DataError, "4096 bits|numbers", 50)

