@@ -279,7 +279,6 @@ def test_targets_of_images_are_the_start_where_it_is_clear_and_else_clusters_of_
     def targets(**settings) -> np.ndarray:
         data = TrainingData(
             *(40, np.array([0.5, 0.5]), 0, torch.device("cpu"), lambda: graph),
-            nearest=lambda *_: pytest.fail("there is no rule"),
             points=lambda *_: pytest.fail("there are no links"),
             partition=lambda: start,
             images=True,

@@ -39,6 +39,9 @@ class Optimiser(Component):
     decay_to: float = setting(0.01, "share of the peak that it decays to", at_least=0, at_most=1)
     average: float = setting(0.999, "decay of the averaged weights per iteration", at_least=0, at_most=1)
     weight_decay: float = setting(0.0, "L2 penalty of the weights", at_least=0)
+    clip: float = setting(
+        0.0, "gradients longer than so many times their usual length are shortened to it; 0 for none", at_least=0
+    )
     max_rollbacks: int = setting(
         4, "returns to an earlier state with half the rate before a diverging fit ends", at_least=0
     )

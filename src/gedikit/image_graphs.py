@@ -102,7 +102,7 @@ def _anchors(
     others = np.flatnonzero(anchor < 0)
     if len(others):
         blocks = (_points(pixels[others[i : i + _BLOCK]]) for i in range(0, len(others), _BLOCK))
-        anchor[others] = nearest_anchors(blocks, _points(pixels[rows]), by)
+        anchor[others] = nearest_anchors(blocks, _points(pixels[rows]), by)[:, 0]
     return anchor
 
 

@@ -5,24 +5,27 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from sklearn.neighbors import NearestNeighbors
 
 from gedikit.config import Execution
 from gedikit.data import sources
-from gedikit.data.addition import addition_examples
+from gedikit.data.addition import addition_examples, given_sums
 from gedikit.data.toy import moons
 from gedikit.errors import UsageError
 from gedikit.methods import methods
+from gedikit.objectives import pseudo_labels
 from gedikit.objectives.pseudo_labels import labels_by_clusters, labels_by_constraint, labels_by_partition
+from gedikit.paper.reproduce.given_sums import sum_examples
 from gedikit.planning import Asked, plan
 from gedikit.profile import DataProfile
 from gedikit.starts import Starts
-from gedikit.symbolic import Constraint
+from gedikit.symbolic import Constraint, Symbols
 from gedikit.training import fit
 from gedikit.training.fit import prepare
 from gedikit.training.many import Task, fit_many
 from gedikit.training.rules import Rules
 from gedikit.views import similarity
-from gedikit.views.neighbours import nearest_in_space, neighbour_graph
+from gedikit.views.neighbours import Likeness, nearest_in_space, neighbour_graph
 
 CPU = torch.device("cpu")
 EVERY = Execution(device="cpu", log_every=1)
@@ -49,8 +52,35 @@ def digits():
     return np.asarray(data.x, dtype=np.float32), np.asarray(data.y)
 
 
+def likeness(x) -> Likeness:
+    def likest(rows, anchors, k):
+        return NearestNeighbors(n_neighbors=k).fit(x[anchors]).kneighbors(x[rows], return_distance=False)
+
+    return Likeness(lambda rows, k: nearest_in_space(x[rows], k), likest)
+
+
 def labelled(x, rules, starts=150):
-    return labels_by_constraint(lambda rows, k: nearest_in_space(x[rows], k), rules, len(x), 0, CPU, starts)
+    return labels_by_constraint(likeness(x), rules, len(x), 0, CPU, starts)
+
+
+def test_examples_that_are_too_many_are_named_through_those_most_like_them(digits, monkeypatch):
+    x, y = digits
+    given = given_sums(y, 600, 0, 1)
+    rules = Rules.of([sum_examples(given)], symbols=Symbols.of({"digit": 10}))
+    monkeypatch.setattr(pseudo_labels, "_MOST_ROWS", 400)
+    drawn, others = pseudo_labels._parted(rules.placed, 0)
+    assert (sum(map(len, drawn)), sum(map(len, others))) == (200, 400)
+    targets = labelled(x, rules)
+    named, nameless = (np.unique(part[0].rows[:, :2]) for part in (drawn, others))
+    by_rule = (targets[nameless].argmax(-1).numpy() == y[nameless]).mean()
+    alone = labels_by_constraint(
+        likeness(x), Rules.of([drawn[0].examples], symbols=rules.symbols), len(x), 0, CPU, 150
+    )
+    assert not alone[np.setdiff1d(nameless, named)].any()
+    nearest = likeness(x).likest(nameless, named, 10)
+    by_likeness = (alone[named[nearest]].mean(1).argmax(-1).numpy() == y[nameless]).mean()
+    assert by_rule > 0.99
+    assert 0.9 < by_likeness < 0.97
 
 
 def test_sums_alone_tell_most_digits(digits):

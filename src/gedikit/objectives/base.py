@@ -15,7 +15,7 @@ from gedikit.known import Known
 from gedikit.randomness import Randomness
 from gedikit.symbolic import Placed, Symbols
 from gedikit.symbolic.bundles import Bundles
-from gedikit.views.neighbours import Nearest, NeighbourGraph
+from gedikit.views.neighbours import Likeness, NeighbourGraph
 
 Memory = Mapping[str, Tensor]
 
@@ -124,9 +124,9 @@ class TrainingData:
     seed: int
     device: torch.device
     graph: Callable[[], NeighbourGraph]  # of all rows; built when it is first asked for
-    nearest: Nearest
     points: Callable[[Int[Tensor, " k"]], Float[Tensor, "k d"]]  # scaled rows by their numbers, on the host
     rules: Rules | None = None
+    likeness: Likeness | None = None  # of rows, where there are rules
     partition: Callable[[], Int64[np.ndarray, " n"]] | None = None  # to start from, groups by falling size
     known: Known | None = None  # of some rows
     images: bool = False

@@ -32,14 +32,15 @@ from gedikit.objectives.base import (
     register_objective,
 )
 from gedikit.objectives.loss import full_precision, times_log
-from gedikit.symbolic import Placed, name_rows
-from gedikit.views.neighbours import Nearest, NeighbourGraph, affinity, spectral_clusters
+from gedikit.symbolic import Placed, Symbols, expected_of_rows, name_rows
+from gedikit.views.neighbours import Likeness, Likest, Nearest, NeighbourGraph, affinity, spectral_clusters
 
 _CLUSTERS_A_VALUE = (1.6, 2, 2.5, 3, 4)  # a value is shown in several ways
 _STARTS, _FEWEST_STARTS = 1000, 20  # of naming
 _FEW_IMAGES = 7  # of an example
 _MOST_ROWS = 3000  # memory grows with their square, and more are not needed to name clusters
 _NEIGHBOURS = 10
+_DOUBT = 0.01  # of what the rows most like one show: none is impossible
 _SMALLEST_SHARE = 0.2  # of what the prior expects: a smaller cluster is a group of near-duplicates
 
 
@@ -93,7 +94,8 @@ class PseudoLabels(Objective):
     def bind(self, data: TrainingData) -> Self:
         partition = None if data.images and not self.started else data.partition
         if data.rules is not None:
-            named = (data.nearest, data.rules, data.n_rows, data.seed, data.device)
+            assert data.likeness is not None, "there are rules"
+            named = (data.likeness, data.rules, data.n_rows, data.seed, data.device)
             targets = labels_by_constraint(*named, known=data.known)
         elif data.known is not None and data.known.labels is not None:  # groups have the names of labels already
             groups = _guided_partition(data) if partition is None else partition()
@@ -154,7 +156,7 @@ def labels_by_clusters(
 
 
 def labels_by_constraint(
-    nearest: Nearest,
+    likeness: Likeness,
     rules: Rules,
     n_rows: int,
     seed: int,
@@ -162,24 +164,30 @@ def labels_by_constraint(
     starts: int | None = None,
     known: Known | None = None,
 ) -> Float[Tensor, "n c"]:
-    """p(symbol | row) by clusters and the rules; zeros for rows that none of the examples used names.
+    """p(symbol | row) by clusters and the rules; zeros for rows that are in no example.
 
     Rows of each kind of symbols are clustered by themselves. Of names that a rule leaves open, all clusterings get
-    those of the first.
+    those of the first. Where there are very many examples, some are named by clusters; rows of the others show what
+    those nearest to them show, and what their rule makes of that.
     """
-    placed = _some(rules.placed, seed)
+    placed, others = _parted(rules.placed, seed)
     starts = _starts(placed) if starts is None else starts
     labels = None if known is None or known.labels is None else torch.from_numpy(known.labels).to(device)
     rows_of_kind = [_rows_of(placed, kind.name) for kind in rules.symbols.kinds]
     sizes = [kind.size for kind in rules.symbols.kinds]
     found = torch.zeros(n_rows, rules.symbols.n_clusters, device=device)
-    for together in _clusterings(nearest, rows_of_kind, sizes, seed):
+    for together in _clusterings(likeness.nearest, rows_of_kind, sizes, seed):
         clusters = torch.full((n_rows,), UNKNOWN, device=device)
         for rows, numbers in zip(rows_of_kind, together, strict=True):
             clusters[torch.from_numpy(rows).to(device)] = torch.from_numpy(numbers).to(device)
         found += name_rows(placed, clusters, labels=labels, like=found, starts=starts, seed=seed).expected
-    total = found.sum(-1, keepdim=True)
-    targets = torch.where(total > 0, found / total.clamp_min(1e-30), 0.0)
+    targets = _normalised(found)
+    if others:
+        before = _by_likeness(likeness.likest, targets, [*placed, *others], rules.symbols)
+        log_p = ((1 - _DOUBT) * before + _DOUBT * _evenly(rules.symbols, before)).double().log()
+        for p in others:
+            found += expected_of_rows(p, log_p).to(found)
+        targets = _normalised(found)
     if labels is not None:
         labelled = labels != UNKNOWN
         targets[labelled] = torch.nn.functional.one_hot(labels[labelled], targets.shape[1]).to(targets)
@@ -194,14 +202,42 @@ def _starts(placed: Sequence[Placed]) -> int:
     return min(_STARTS, max(_FEWEST_STARTS, int(2 * _STARTS / images)))
 
 
-def _some(placed: Sequence[Placed], seed: int) -> list[Placed]:
-    """Examples with so many images in all; drawn, because files are often sorted."""
+def _normalised(found: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+    total = found.sum(-1, keepdim=True)
+    return torch.where(total > 0, found / total.clamp_min(1e-30), 0.0)
+
+
+def _by_likeness(
+    likest: Likest, named: Float[Tensor, "n c"], placed: Sequence[Placed], symbols: Symbols
+) -> Float[Tensor, "n c"]:
+    """What rows without names show: the mean of what those with names show most like them, of their kind."""
+    found = named.clone()
+    has_name = (named.sum(-1) > 0).cpu().numpy()
+    for kind in symbols.kinds:
+        rows = _rows_of(placed, kind.name)
+        anchors, nameless = rows[has_name[rows]], rows[~has_name[rows]]
+        if len(anchors) and len(nameless):
+            places = likest(nameless, anchors, min(_NEIGHBOURS, len(anchors)))
+            shown = named[torch.from_numpy(anchors[places]).to(named.device)].mean(1)
+            found[torch.from_numpy(nameless).to(named.device)] = shown
+    return found
+
+
+def _evenly(symbols: Symbols, like: Float[Tensor, "n c"]) -> Float[Tensor, " c"]:
+    """Equal shares of the symbols of every kind."""
+    return torch.cat([torch.full((kind.size,), 1 / kind.size) for kind in symbols.kinds]).to(like)
+
+
+def _parted(placed: Sequence[Placed], seed: int) -> tuple[list[Placed], list[Placed]]:
+    """Examples with so many images in all, drawn, because files are often sorted; and the others."""
     images = sum(int((p.rows != UNKNOWN).sum()) for p in placed)
     if images <= _MOST_ROWS:
-        return list(placed)
+        return list(placed), []
     rng = np.random.default_rng(seed)
     share = _MOST_ROWS / images
-    return [p.some(rng.permutation(len(p))[: max(1, int(share * len(p)))]) for p in placed]
+    orders = [np.split(rng.permutation(len(p)), [max(1, int(share * len(p)))]) for p in placed]
+    drawn, others = ([p.some(part[i]) for p, part in zip(placed, orders, strict=True)] for i in (0, 1))
+    return drawn, [p for p in others if len(p)]
 
 
 def _rows_of(placed: Sequence[Placed], kind: str) -> Int64[np.ndarray, " r"]:

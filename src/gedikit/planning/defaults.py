@@ -44,6 +44,8 @@ IMAGES: Tree = {
     },
     "optimiser": {"learning_rate": 5e-4, "decay_from": 0.5, "decay_to": 0.05},
 }
+RULES_ON_IMAGES: Tree = {"optimiser": {"clip": 2.0}}  # rules begin to count all at once
+EXAMPLE = 3  # images, as many as the paper's examples have; longer ones count as much an image, not an example
 IMAGE_DENSITY: Tree = {"l2": 0.001, "largest_gap": 5.0}
 SIZES: dict[str, Tree] = {
     "small": {

@@ -17,10 +17,12 @@ from gedikit.objectives import objectives
 from gedikit.objectives.base import Stage
 from gedikit.partitions.neighbourhood import MAX_ANCHORS
 from gedikit.planning.defaults import (
+    EXAMPLE,
     FAINT,
     IMAGE_DENSITY,
     IMAGES,
     MIRRORED,
+    RULES_ON_IMAGES,
     SAFE,
     SAFE_COLOURS,
     SIZES,
@@ -68,7 +70,7 @@ class _Planner(GroupDecisions):
             begun = self._begun(image_shape, n_clusters, prior, shares)
             started = begun is not None or (shares != UNIFORM and not image_shape and self._can_start())
             size, chosen = self._size(image_shape, started), self._views(image_shape, begun)
-            decided = [chosen, size]  # in this order: what is chosen is then sized
+            decided = [chosen, size, self._rules(image_shape)]  # in this order: what is chosen is then sized
             if started:
                 decided.append(self._started(begun))
         else:
@@ -263,6 +265,20 @@ class _Planner(GroupDecisions):
             tree |= {"similarity": {"name": "pixels"}, OBJECTIVES: {"pseudo-labels": {"share": 0.4}}}
             said.append("views from neighbours: grey images with similar pixels tend to show the same thing")
         self._decide("views", AUTO, "; ".join(said))
+        return tree
+
+    def _rules(self, image_shape: tuple[int, ...]) -> Tree:
+        """Settings of a fit that learns from rules."""
+        examples = self.asked.examples
+        if examples is None:
+            return {}
+        tree = RULES_ON_IMAGES if image_shape else {}
+        if examples.n_variables > EXAMPLE:
+            usual = objectives.get("constraint")().weight
+            weight = usual * EXAMPLE / examples.n_variables
+            why = f"an example has {examples.n_variables} images: each counts as one of {EXAMPLE}"
+            self._decide("weight of the rules", f"{weight:.3g}", why)
+            tree = merge(tree, {OBJECTIVES: {"constraint": {"weight": weight}}})
         return tree
 
     def _refuse_unused(self, tree: Tree) -> None:

@@ -5,6 +5,7 @@ A constraint knows nothing of networks or training: it takes normalised log-post
 
 from gedikit.symbolic.constraint import Constraint
 from gedikit.symbolic.examples import Examples, Known, Placed, Rows, symbols_of
+from gedikit.symbolic.expectations import expected_of_rows
 from gedikit.symbolic.explanation import Explanation, ImpliedPrior, World
 from gedikit.symbolic.names import Name, Names, names_of
 from gedikit.symbolic.naming import Naming, RowNaming, name_clusters, name_rows
@@ -34,6 +35,7 @@ __all__ = [
     "Variable",
     "World",
     "best_relabelling",
+    "expected_of_rows",
     "name_clusters",
     "name_rows",
     "names_of",

@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from gedikit.symbolic.examples import NOTHING, Group, Placed
@@ -24,7 +24,8 @@ def expected_symbols(placed: Placed, shares: Float[np.ndarray, " c"]) -> Float[n
             some = np.random.default_rng(0).choice(len(example), _MOST, replace=False)
             example, count = example[some], count[some]
         for part in np.array_split(np.arange(len(example)), _n_blocks(group, len(example))):
-            log_p, by_variable = _answer(placed, group, log_shares, example[part])
+            nowhere = _nowhere(group, example[part])
+            log_p, by_variable = _answer(placed, group, log_shares, example[part], nowhere)
             weight = torch.from_numpy(count[part])
             for j, (kind, of_values) in enumerate(zip(group.kinds, by_variable, strict=True)):
                 if kind is None:
@@ -32,6 +33,22 @@ def expected_symbols(placed: Placed, shares: Float[np.ndarray, " c"]) -> Float[n
                 shown = torch.from_numpy(group.rows[example[part], j] != NOTHING) & (log_p > -torch.inf)
                 expected = torch.where(shown[:, None], of_values, 0.0) * weight[:, None]
                 found[kind.clusters] += expected.sum(0).numpy()
+    return found
+
+
+def expected_of_rows(placed: Placed, log_p: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+    """In how many examples each row shows each symbol, by expectation given the rule and log p(symbol | row)."""
+    found = torch.zeros_like(log_p)
+    for group in placed.groups:
+        for part in np.array_split(np.arange(len(group.rows)), _n_blocks(group, len(group.rows))):
+            rows = torch.from_numpy(group.rows[part]).to(log_p.device)
+            weights = torch.from_numpy(placed.examples.weights[group.numbers[part]]).to(log_p)
+            joint, by_variable = _answer(placed, group, log_p, part, rows.clamp_min(0))
+            for kind, own, of_values in zip(group.kinds, rows.T, by_variable, strict=True):
+                if kind is None:
+                    continue
+                shown = (own != NOTHING) & (joint > -torch.inf)
+                found[:, kind.clusters].index_add_(0, own[shown], of_values[shown] * weights[shown, None])
     return found
 
 
@@ -43,7 +60,9 @@ def first_contradiction(placed: Placed) -> int | None:
         example, _ = _situations(placed, group)
         for part in np.array_split(example, _n_blocks(group, len(example))):
             with torch.no_grad():
-                log_p = group.constraint.log_probability(_posteriors(placed, group, equal[None], part)).numpy()
+                nowhere = _nowhere(group, part)
+                given = _posteriors(placed, group, equal[None], part, nowhere)
+                log_p = group.constraint.log_probability(given).numpy()
             holds = placed.examples.holds[group.numbers[part]]
             certain = placed.examples.probability[group.numbers[part]] == 1
             wrong = part[certain & np.where(holds, log_p == -np.inf, log_p > -1e-12)]
@@ -64,30 +83,44 @@ def _n_blocks(group: Group, n: int) -> int:
     return max(1, -(-n * group.constraint.body.size // _WORK))
 
 
-def _posteriors(placed: Placed, group: Group, log_p: Tensor, example: np.ndarray) -> list[Tensor]:
+def _nowhere(group: Group, example: np.ndarray) -> Int64[Tensor, "m v"]:
+    """Places of images of which nothing is known but how often symbols are shown: all have the same one."""
+    return torch.zeros(len(example), group.rows.shape[1], dtype=torch.int64)
+
+
+def _posteriors(
+    placed: Placed, group: Group, log_p: Tensor, example: np.ndarray, places: Int64[Tensor, "m v"]
+) -> list[Tensor]:
     is_image = torch.from_numpy(group.rows[example] != NOTHING)
     return group.posteriors(
         log_p,
-        torch.zeros(is_image.shape, dtype=torch.int64),
-        is_image,
-        torch.from_numpy(group.known[example]),
+        places,
+        is_image.to(log_p.device),
+        torch.from_numpy(group.known[example]).to(log_p.device),
         shown=is_image.all(0).tolist(),
         within=placed.several,
     )
 
 
-def _answer(placed: Placed, group: Group, log_p: Tensor, example: np.ndarray) -> tuple[Tensor, list[Tensor]]:
-    """log P(constraint) of situations, and p(value) of their variables given what is known of them."""
+def _answer(
+    placed: Placed, group: Group, log_p: Tensor, example: np.ndarray, places: Int64[Tensor, "m v"]
+) -> tuple[Tensor, list[Tensor]]:
+    """log P(constraint) of examples, and p(value) of their variables given what is known of them.
+
+    `places` are those of images in `log_p`.
+    """
     sizes = [v.size for v in group.constraint.variables]
     with torch.inference_mode(False), torch.enable_grad():
-        columns = torch.cat(_posteriors(placed, group, log_p, example), dim=-1).mT.contiguous().requires_grad_()
+        posteriors = _posteriors(placed, group, log_p, example, places)
+        columns = torch.cat(posteriors, dim=-1).mT.contiguous().requires_grad_()
         joint = group.constraint.body.log_joint(columns)
         (gradient,) = torch.autograd.grad(joint.sum(), columns)
     joint, before = joint.detach(), columns.detach().exp()
     of = placed.examples
     holds, q = of.holds[group.numbers[example]], of.probability[group.numbers[example]]
     if not (holds.all() and (q == 1).all()):
-        gradient = observed(joint, gradient, before, torch.from_numpy(holds), torch.from_numpy(q))
+        said = (torch.from_numpy(part).to(joint.device) for part in (holds, q))
+        gradient = observed(joint, gradient, before, *said)
     return joint, [part.mT for part in gradient.split(sizes)]
 
 

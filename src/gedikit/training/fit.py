@@ -321,7 +321,6 @@ def prepare(
             examples,
         )
     )
-    nearest = c.similarity.nearest(alike) if rules is not None else _no_neighbours
     looked_at = starts or Starts(x, seed, c.data.codes, known)
 
     @cache
@@ -338,9 +337,9 @@ def prepare(
         seed,
         where,
         graph,
-        nearest,
         data.rows,
         rules,
+        None if rules is None else c.similarity.likeness(alike),
         partition,
         known,
         bool(data.image_shape),
@@ -454,7 +453,3 @@ def _source(
             device,
         )
     )
-
-
-def _no_neighbours(rows: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    raise AssertionError(f"neighbours of {len(rows)} rows ({k} each) are looked for only where there are rules")

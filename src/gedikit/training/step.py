@@ -25,6 +25,8 @@ from gedikit.training.state import TrainState, accelerates
 from gedikit.views.base import Batch, Views
 
 SAMPLER = "sampler"  # whose memory it is
+_GRADIENT = "gradient"  # the same
+_NEWEST = 0.02  # how much the latest gradient counts in what is usual
 # losses of Proposition 1 that are measured where they are not minimised: one that was left out shows the failure
 _WATCHED: Mapping[str, Objective] = {Invariance.name: Invariance(), Prior.name: Prior()}
 
@@ -69,6 +71,8 @@ class TrainStep:
                 state.memory[name] = self.objectives[name].start(training)
         if self.source is not None:
             state.memory[SAMPLER] = self.source.start()
+        if self.optimiser.clip:
+            state.memory[_GRADIENT] = {"usual_norm": torch.zeros(state.members, device=state.weights.device)}
 
     def __call__(self, state: TrainState, *, measure: bool = False) -> list[dict[str, float]]:
         """Advance; with `measure`, report the losses and the health signs of each model (this reads the device)."""
@@ -119,7 +123,7 @@ class TrainStep:
             total = sum((self.weights[name] * value).sum() for name, value in losses.items())
             assert isinstance(total, Tensor)
             gradient = self._gradient(total, state, phase)
-            state.weights.grad = gradient
+            state.weights.grad = self._clipped(gradient, state) if self.optimiser.clip else gradient
             state.optimiser.step()
             # the average may have taught in this iteration: it moves last
             state.average_weights.lerp_(state.weights.detach(), 1 - state.average_keep)
@@ -154,6 +158,19 @@ class TrainStep:
                 for p, g in zip(parameters, gradients, strict=True)
             ]
         return torch.cat([g.reshape(*state.members, -1) for g in gradients], dim=-1)
+
+    def _clipped(self, gradient: Float[Tensor, "*m w"], state: TrainState) -> Float[Tensor, "*m w"]:
+        """No longer than so many times what is usual; cf. AutoClip (Seetharaman et al., 2020).
+
+        Adam divides by what gradients were: a much longer one, as when another objective begins, would be a step
+        that undoes what thousands have learned.
+        """
+        norm, usual = torch.linalg.vector_norm(gradient, dim=-1), state.memory[_GRADIENT]["usual_norm"]
+        begins = usual == 0
+        clipped = torch.where(begins, norm, torch.minimum(norm, self.optimiser.clip * usual))
+        state.memory[_GRADIENT] = {"usual_norm": torch.where(begins, norm, usual.lerp(clipped, _NEWEST))}
+        shorter: Tensor = gradient * (clipped / norm.clamp_min(1e-30))[..., None]
+        return shorter
 
     def _refresh(self, terms: tuple[str, ...], state: TrainState) -> None:
         for name in terms:

@@ -4,14 +4,14 @@ The views that define what a cluster is then also define what is near. Images ar
 their outlines where colours and light say nothing about what they show.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -33,17 +33,13 @@ def nearest_images(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Distances to and rows of the nearest other images of each, over the images themselves and `copies` of both.
 
-    Copies are moved as the augmentation moves them; noise and colours say nothing about likeness. Memory grows with
-    the square of the number of images.
+    Memory grows with the square of the number of images.
     """
     measure = MEASURES[by]
-    moved = replace(augmentation, noise=0.0, jitter=0.0, grey=0.0)
-    rows = torch.arange(len(images), device=images.device)
     points = measure.pattern(images)
     largest = measure.likeness(points, points)
-    for copy in range(copies):
-        of_copies = measure.pattern(moved(images, keys(seed, copy, rows, 0)))
-        torch.maximum(largest, measure.likeness(of_copies, points), out=largest)
+    for copy in _moved(images, augmentation, copies, seed):
+        torch.maximum(largest, measure.likeness(measure.pattern(copy), points), out=largest)
     largest = torch.maximum(largest, largest.T).fill_diagonal_(-torch.inf)
     found = largest.topk(n_neighbours)
     distances = (2 - 2 * found.values).clamp(min=0).sqrt()  # of patterns, which have length 1
@@ -51,13 +47,37 @@ def nearest_images(
 
 
 def nearest_anchors(
-    blocks: Iterable[Float[Tensor, "_ h w c"]], anchors: Float[Tensor, "a h w c"], by: str = "pixels"
+    blocks: Iterable[Float[Tensor, "_ h w c"]],
+    anchors: Float[Tensor, "a h w c"],
+    by: str = "pixels",
+    n_nearest: int = 1,
+    augmentation: Augmentation | None = None,
+    copies: int = 0,
+    seed: int = 0,
 ) -> NDArray[np.int64]:
-    """For each image of all blocks the place of the anchor that is most like it."""
+    """For each image of all blocks the places of the anchors most like it, over `copies` of the anchors."""
     measure = MEASURES[by]
-    points = measure.pattern(anchors)
-    found = [measure.likeness(measure.pattern(block), points).argmax(1) for block in blocks]
-    return torch.cat(found).cpu().numpy()
+    shown = [anchors, *(() if augmentation is None else _moved(anchors, augmentation, copies, seed))]
+    patterns = [measure.pattern(images) for images in shown]
+
+    def nearest(block: Float[Tensor, "_ h w c"]) -> Int64[Tensor, "_ k"]:
+        pattern = measure.pattern(block)
+        largest = measure.likeness(pattern, patterns[0])
+        for of_copies in patterns[1:]:
+            torch.maximum(largest, measure.likeness(pattern, of_copies), out=largest)
+        return largest.topk(n_nearest).indices
+
+    return torch.cat([nearest(block) for block in blocks]).cpu().numpy()
+
+
+def _moved(
+    images: Float[Tensor, "n h w c"], augmentation: Augmentation, copies: int, seed: int
+) -> Iterator[Float[Tensor, "n h w c"]]:
+    """Copies moved as the augmentation moves them; noise and colours say nothing about likeness."""
+    moved = replace(augmentation, noise=0.0, jitter=0.0, grey=0.0)
+    rows = torch.arange(len(images), device=images.device)
+    for copy in range(copies):
+        yield moved(images, keys(seed, copy, rows, 0))
 
 
 def _pixels(images: Float[Tensor, "n h w c"]) -> Pattern:

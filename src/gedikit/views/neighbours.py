@@ -21,8 +21,18 @@ _FACTORISED = 2e9  # operations up to which eigenvectors by factorisation are th
 
 # rows of anchors and a number of neighbours → distances to them, and their places among the anchors
 Nearest = Callable[[NDArray[np.int64], int], tuple[NDArray[Any], NDArray[np.int64]]]
+# rows, those of anchors and a number → for each row the places of so many anchors nearest to it
+Likest = Callable[[NDArray[np.int64], NDArray[np.int64], int], NDArray[np.int64]]
 # rows of anchors → for every row of the data the place of the anchor nearest to it
 Closest = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Which rows are most like others."""
+
+    nearest: Nearest
+    likest: Likest
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from gedikit.components import Component, Registry, setting
@@ -15,9 +16,10 @@ from gedikit.errors import UsageError
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.image_similarity import nearest_anchors, nearest_images
 from gedikit.views.image_views import scaled
-from gedikit.views.neighbours import Nearest, NeighbourGraph, nearest_in_space, neighbour_graph
+from gedikit.views.neighbours import Likeness, Likest, Nearest, NeighbourGraph, nearest_in_space, neighbour_graph
 
 _BLOCK = 4096
+_COPIES_OF_ANCHORS = 8  # all rows are compared with each of them
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,20 @@ class SimilarityContext:
 
 @dataclass(frozen=True)
 class Similarity(Component):
-    """A measure of likeness. Subclasses define `nearest`."""
+    """A measure of likeness. Subclasses define `nearest` and `likest`."""
 
     neighbours: int = setting(10, "neighbours of a row in the graph", above=0)
 
     def nearest(self, context: SimilarityContext) -> Nearest:
         """A function from row numbers and k to distances and places of their k nearest among them."""
         raise NotImplementedError
+
+    def likest(self, context: SimilarityContext) -> Likest:
+        """A function from row numbers, those of anchors and k to places of the k anchors nearest to each row."""
+        raise NotImplementedError
+
+    def likeness(self, context: SimilarityContext) -> Likeness:
+        return Likeness(self.nearest(context), self.likest(context))
 
     def graph(self, context: SimilarityContext, generator: torch.Generator) -> NeighbourGraph:
         """The graph of all rows, or of some that stand for the rest."""
@@ -66,6 +75,17 @@ class Euclidean(Similarity):
 
         return found
 
+    def likest(self, context: SimilarityContext) -> Likest:
+        points = context.data().numpy()
+
+        def found(rows: NDArray[np.int64], anchors: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+            places: NDArray[np.int64] = (
+                NearestNeighbors(n_neighbors=k).fit(points[anchors]).kneighbors(points[rows], return_distance=False)
+            )
+            return places
+
+        return found
+
 
 @dataclass(frozen=True)
 class ImageSimilarity(Similarity):
@@ -82,13 +102,23 @@ class ImageSimilarity(Similarity):
 
         return found
 
+    def likest(self, context: SimilarityContext) -> Likest:
+        images, copies = _images(context), min(self.copies, _COPIES_OF_ANCHORS)
+
+        def found(rows: NDArray[np.int64], anchors: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+            blocks = map(images, torch.from_numpy(rows).split(_BLOCK))
+            shown = images(torch.from_numpy(anchors))
+            return nearest_anchors(blocks, shown, self.name, k, context.augmentation, copies)
+
+        return found
+
     def graph(self, context: SimilarityContext, generator: torch.Generator) -> NeighbourGraph:
         images, pixels = _images(context), context.pixels
         assert pixels is not None
 
         def closest(anchors: NDArray[np.int64]) -> NDArray[np.int64]:
             blocks = map(images, torch.arange(len(pixels)).split(_BLOCK))
-            return nearest_anchors(blocks, images(torch.from_numpy(anchors)), self.name)
+            return nearest_anchors(blocks, images(torch.from_numpy(anchors)), self.name)[:, 0]
 
         nearest = self.nearest(context)
         return neighbour_graph(pixels, generator, n_neighbours=self.neighbours, nearest=nearest, closest=closest)

@@ -36,7 +36,13 @@ from gedikit.training.fit import prepare
 from gedikit.training.rules import Rules
 
 _EXECUTION: Mapping[str, Any] = {"log_every": 20, "threads": 0}
-_LARGE: Mapping[str, Any] = {"optimiser.iterations": 4000, "sampler.samples": 100}
+# rules leave no way out to a constant posterior, so that the prior need not be above the invariance
+_LARGE: Mapping[str, Any] = {
+    "optimiser.iterations": 4000,
+    "optimiser.learning_rate": 1e-3,
+    "objectives.prior.weight": 10.0,
+    "sampler.samples": 100,
+}
 _DIGITS_TRAIN = 1297  # of 1797 images
 _NEIGHBOURS = 5  # that lend a test image their pseudo-labels
 
@@ -170,9 +176,11 @@ class TaskFit:
     def asked(self, images: Pictures) -> dict[str, Any]:
         """What is asked of a plan, besides the number of clusters and what examples imply."""
         method = VARIANTS[self.variant].method
+        objectives, density = methods[method].objectives, methods[method].density
         config = {**images.settings, "optimiser.batch_size": self.task.batch_size(images), **dict(self.settings)}
-        if methods[method].density is None:
-            config = {k: value for k, value in config.items() if not k.startswith(("sampler.", "density."))}
+        without = ["sampler.", "density."] if density is None else []
+        without += [f"objectives.{name}." for name in ("prior", "invariance") if name not in objectives]
+        config = {name: value for name, value in config.items() if not name.startswith(tuple(without))}
         if self.iterations:
             config |= {"optimiser.epochs": 0, "optimiser.iterations": self.iterations}
         return {**images.asked, "method": method, "config": config, "seed": self.seed}
