@@ -426,3 +426,10 @@ def test_errors_that_do_not_come_from_a_file_pass(tmp_path: Path):
             raise error
     with damaged(tmp_path):
         pass
+
+
+def test_a_repeated_number_is_written_like_any_other(tmp_path):
+    path = tmp_path / "repeated.safetensors"
+    write_tensors(path, {"one": torch.tensor(3).expand(1)}, {}, "model")
+    tensors, _ = read_tensors(path, "model")
+    assert tensors["one"].tolist() == [3]

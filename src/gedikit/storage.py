@@ -115,7 +115,10 @@ def _digest(tensors: Mapping[str, "Tensor"], about: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        flat = tensor.reshape(-1)
+        if flat.stride(0) != 1:  # one number repeated, which has no bytes of its own
+            flat = flat.clone(memory_format=torch.contiguous_format)
+        digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
-from gedikit.cli.request import FitRequest, Imports, LabelsFrom, SpreadsheetSafe, asking_for_a_fit
+from gedikit.cli.request import FitRequest, Imports, LabelsFrom, SpreadsheetSafe, asking_for
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
 
@@ -82,7 +82,7 @@ def demo(
 
 
 @app.command()
-@asking_for_a_fit()
+@asking_for(FitRequest)
 def fit(
     data: Annotated[
         str | None,
@@ -121,7 +121,7 @@ def fit(
 
 
 @app.command()
-@asking_for_a_fit(but=("device",))
+@asking_for(FitRequest, but=("device",))
 def plan(data: Data, *, request: FitRequest, as_json: Json = False, quiet: Quiet = False) -> None:
     """Show what [bold]gedikit fit[/] would do with the data, and why, without training."""
     from gedikit.cli import fitting

@@ -1,4 +1,4 @@
-"""What `fit` and `plan` can be asked for: each option once."""
+"""What commands can be asked for: each option once, however many commands have it."""
 
 import functools
 import inspect
@@ -149,13 +149,14 @@ class FitRequest:
 Command = Callable[..., None]
 
 
-def asking_for_a_fit(*, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """Give a command the options of `FitRequest` instead of its parameter `request`, all `but` some."""
-    names = [field.name for field in fields(FitRequest) if field.name not in but]
-    hints = get_type_hints(FitRequest, include_extras=True)
+def asking_for(kind: type[Any], *, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Give a command the fields of a dataclass as options instead of its parameter `request`, all `but` some."""
+    names = [field.name for field in fields(kind) if field.name not in but]
+    hints = get_type_hints(kind, include_extras=True)
     options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name])
-        for name in names
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
+        for f in fields(kind)
+        if f.name in names
     ]
 
     def decorate(command: Command) -> Command:
@@ -165,7 +166,7 @@ def asking_for_a_fit(*, but: tuple[str, ...] = ()) -> Callable[[Command], Comman
         @functools.wraps(command)
         def called(**given: Any) -> None:
             asked = {name: given.pop(name) for name in names}
-            command(request=FitRequest(**asked), **given)
+            command(request=kind(**asked), **given)
 
         called.__signature__ = inspect.Signature([*first, *options, *own[len(first) :]])  # type: ignore[attr-defined]
         return called

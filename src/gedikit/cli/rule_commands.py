@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gedikit.cli.request import FitRequest, SpreadsheetSafe, asking_for_a_fit
+from gedikit.cli.request import FitRequest, SpreadsheetSafe, asking_for
 
 rules = typer.Typer(no_args_is_help=True, help="Rules: look at them before training.")
 
@@ -50,7 +50,7 @@ def check(
         raise typer.Exit(1)
 
 
-@asking_for_a_fit(but=("clusters", "known", "features", "labels_from"))
+@asking_for(FitRequest, but=("clusters", "known", "features", "labels_from"))
 def fit_rules(
     file: Annotated[
         Path | None, typer.Argument(metavar="RULES", help="A file of rules; not needed with --resume.")

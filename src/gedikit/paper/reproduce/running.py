@@ -41,6 +41,7 @@ class Request:
     device: str = "auto"
     workers: int | None = None  # None: one for each core
     minutes: float | None = None  # after which no fit begins and those under way are given up
+    fits: bool = True  # False: only those that are there already
 
     def __post_init__(self) -> None:
         for name in ("seeds", "workers"):
@@ -145,6 +146,9 @@ def run_all(jobs: Sequence[Job[R]], request: Request, console: Console) -> list[
         console.print(
             f"{others} of them were computed by another state of the code: remove {out / 'fits'} to repeat them"
         )
+    if todo and not request.fits:
+        console.print(f"{len(todo)} of {len(jobs)} jobs are not in {out}: cells that need them stay empty")
+        todo = []
     n_fits = {job.key: job.n_fits for job in todo}
     deadline = None if request.minutes is None else time.monotonic() + 60 * request.minutes
     said = time.monotonic()
@@ -171,7 +175,7 @@ def run_all(jobs: Sequence[Job[R]], request: Request, console: Console) -> list[
         except KeyboardInterrupt:
             raise Interrupted(f"finished jobs are kept in {out}: the same command goes on with the rest") from None
     left = sum(done is None for done in kept.values())
-    if left:
+    if left and request.fits:
         console.print(
             f"the time is up: {left} of {len(jobs)} jobs are left, and the same command goes on with them"
         )

@@ -286,7 +286,7 @@ class Page:
 
 def reproduce(page: Page, tasks: Sequence[Task], selection: Selection, request: Request, console: Console) -> Path:
     """Fit every variant to every task for every seed, write the table and the figure; returns the page."""
-    small = resolve_device(request.device).type == "cpu"
+    small = request.fits and resolve_device(request.device).type == "cpu"
     images = pictures(selection.size, small=small)
     # the first seed of everything first, so that a table can be read early
     jobs = [
