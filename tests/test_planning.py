@@ -210,6 +210,21 @@ def test_epochs_and_batches_are_those_of_the_data():
     )
 
 
+def test_an_image_of_a_long_example_counts_as_much_as_one_of_a_short_example():
+    short, long = (planned(method="nesy", examples=ExamplesProfile(20 * n, n, (0.6, 0.4))) for n in (3, 30))
+    weight_of = {n: m.config.objectives["constraint"].weight for n, m in ((3, short), (30, long))}
+    assert weight_of[3] == pytest.approx(10 * weight_of[30])
+    assert reasons(long)["weight of the rules"][0] == "2.5"
+    assert "weight of the rules" not in reasons(short)
+
+
+def test_gradients_are_clipped_where_rules_begin_to_count_on_images():
+    examples = ExamplesProfile(60, 3, (0.6, 0.4))
+    assert planned(GREY, method="nesy", examples=examples).config.optimiser.clip == 2
+    assert planned(method="nesy", examples=examples).config.optimiser.clip == 0
+    assert planned(GREY, prior="uniform").config.optimiser.clip == 0
+
+
 def test_examples_of_a_constraint_set_batch_and_prior():
     examples = ExamplesProfile(600, 3, (0.6, 0.4))
     made = planned(method="nesy", examples=examples, config={"optimiser.batch_size": 100})

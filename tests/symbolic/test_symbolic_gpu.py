@@ -4,11 +4,16 @@ import pytest
 import torch
 from symbolic_cases import CARRY, addition, carry_query, draw
 
+from gedikit.paper.reproduce.given_sums import addition as added
 from gedikit.symbolic import Constraint, best_relabelling
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
-KINDS = {"table": addition, "program": lambda: Constraint.from_program(CARRY, carry_query(2))}
+KINDS = {
+    "table": addition,
+    "program": lambda: Constraint.from_program(CARRY, carry_query(2)),
+    "chain": lambda: added(12),
+}
 
 
 def value_and_gradients(constraint: Constraint, log_p: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:

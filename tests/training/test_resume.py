@@ -64,6 +64,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, sampler):
         ("sela", {"objectives.sela.every": 7}),
         ("protocpc", {}),
         ("gedi", {"sampler.name": "mala", "sampler.chains": 50, "objectives.pseudo-labels.share": 0.7}),
+        ("gedi-no-gen", {"optimiser.clip": 0.7}),
     ],
 )
 def test_what_a_component_remembers_survives_a_checkpoint(tmp_path, name, changes):

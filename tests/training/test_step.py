@@ -98,6 +98,27 @@ def test_the_gradient_is_that_of_the_weighted_sum_and_the_update_adams():
     torch.testing.assert_close(state.average_weights, 0.1 * before + 0.9 * state.weights.detach())
 
 
+def test_gradients_that_are_longer_than_usual_are_shortened_and_others_are_not():
+    free, clipped = prepared(), prepared(**{"optimiser.clip": 2.0})
+    state, other = free.new_state(), clipped.new_state()
+    usual = None
+    for iteration in range(4):
+        other.weights.data.copy_(state.weights.data)
+        if iteration == 3:  # all weights of the loss at once, as when another objective begins
+            clipped.step.weights.update({name: 100 * weight for name, weight in clipped.step.weights.items()})
+        free.step(state)
+        (row,) = clipped.step(other, measure=True)
+        gradient, norm = state.weights.grad, row["gradient_norm"]
+        if iteration < 3:
+            torch.testing.assert_close(other.weights.grad, gradient)
+            usual = norm if usual is None else usual + 0.02 * (norm - usual)
+        else:
+            assert norm == pytest.approx(100 * gradient.norm().item(), rel=1e-4)
+            torch.testing.assert_close(other.weights.grad, gradient * (2 * usual / gradient.norm()))
+            usual *= 1.02
+        assert other.memory["gradient"]["usual_norm"].item() == pytest.approx(usual, rel=1e-5)
+
+
 def test_objectives_are_minimised_with_symmetric_views_where_asked():
     ready = prepared("gedi-no-gen", **{"objectives.invariance.symmetric": True, "objectives.prior.symmetric": True})
     state = ready.new_state()
