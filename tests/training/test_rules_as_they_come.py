@@ -169,6 +169,13 @@ def test_known_values_that_break_a_rule_are_a_sentence():
         GEDI(3, method="nesy", max_iter=1, config=ALONE).fit_examples(x, three, columns)
 
 
+def test_examples_that_contradict_each_other_are_named():
+    x, _ = clouds(60, 3, 0)
+    columns = {"a": [0, 5, 3], "b": [1, 6, 1], "s": [4, 2, 0]}
+    with pytest.raises(DataError, match=r"cannot be that these examples hold together: row 0 .*; row 2 "):
+        GEDI(3, method="nesy", max_iter=1, config=ALONE).fit_examples(x, SUM, columns)
+
+
 def test_a_symbol_that_no_example_can_show_is_a_warning():
     x, labels = clouds(60, 3, 0)
     low = {"a": np.flatnonzero(labels == 0)[:9], "b": np.flatnonzero(labels == 1)[:9], "s": np.ones(9, dtype=int)}

@@ -152,9 +152,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     for module in request.imports or []:
         import_plugin(module)
     changes, computed = asked_changes(data, request)
-    seed = request.seed or 0
-    if seed < 0:
-        raise UsageError(f"--seed must not be negative, not {seed}")
+    seed = request.seed_or_first
     n_clusters = request.clusters if request.clusters is not None else sources.default_clusters(data)
     asked = Asked(
         n_clusters,

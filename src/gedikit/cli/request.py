@@ -8,6 +8,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from gedikit.errors import UsageError
+
 Imports = Annotated[
     list[str] | None,
     typer.Option(
@@ -140,6 +142,12 @@ class FitRequest:
         ),
     ] = None
     imports: Imports = None
+
+    @property
+    def seed_or_first(self) -> int:
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"--seed must not be negative, not {self.seed}")
+        return self.seed or 0
 
     def given(self) -> list[str]:
         """The options that were typed."""

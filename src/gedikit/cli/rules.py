@@ -227,7 +227,7 @@ def _planned(
     changes, computed = fitting.asked_changes(data, request)
     execution = Execution.of({"device": request.device or "auto", **computed})
     resolve_device(execution.device)
-    seed = request.seed or 0
+    seed = request.seed_or_first
     size = sources.IMAGE_SIZE if request.image_size is None else request.image_size
     options = ColumnOptions.parse(request.columns, request.drop, request.ids, request.label, request.types)
     dataset = read_data(data, seed, image_size=size, options=options, device=execution.device)
@@ -253,10 +253,10 @@ def _learned(
     stated: RuleFile, read: ExampleFile, dataset: sources.Dataset, labels: Path | None
 ) -> tuple[Rules, Known | None]:
     learned = Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
-    learned.check(len(dataset.x), stated.symbols.n_clusters)
-    found = contradiction(learned.placed)
-    if found is not None:
-        raise DataError(f"{read.path}: {found}")
+    try:
+        learned.check(len(dataset.x), stated.symbols.n_clusters)
+    except DataError as error:
+        raise DataError(f"{read.path}: {error}") from None
     known = None
     if labels is not None:
         rows = read_labels(labels, stated.symbols, _row_of(dataset), len(dataset.x))

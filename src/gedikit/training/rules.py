@@ -12,6 +12,7 @@ from gedikit.errors import DataError, UsageError
 from gedikit.planning import ExamplesProfile
 from gedikit.symbolic import Constraint, Examples, Placed, Symbols, symbols_of
 from gedikit.symbolic.bundles import Bundles
+from gedikit.symbolic.contradictions import contradiction
 from gedikit.symbolic.examples import NOTHING
 from gedikit.symbolic.expectations import expected_symbols, first_contradiction
 
@@ -115,6 +116,9 @@ class Rules:
             example = first_contradiction(p)
             if example is not None:
                 raise DataError(_contradiction(p, example))
+        together = contradiction(self.placed)
+        if together is not None:
+            raise DataError(str(together))
 
     def _check_kinds(self, n_rows: int) -> None:
         """Every kind is shown by some column, and every row is of one kind."""
