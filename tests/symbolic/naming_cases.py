@@ -4,7 +4,7 @@ import torch
 from symbolic_cases import CARRY, carry_query
 from torch import Tensor
 
-from gedikit.symbolic import Constraint, naming
+from gedikit.symbolic import Constraint, likelihoods, naming
 from gedikit.symbolic.situations import allowed
 
 ADDITIONS = torch.tensor([(a, b, a + b) for a in range(10) for b in range(10 - a)])
@@ -12,7 +12,7 @@ FEW = torch.tensor([[0, 1, 1], [2, 2, 4]])
 A, B = torch.cartesian_prod(torch.arange(100), torch.arange(100)).T
 SUMS = torch.stack([x // 10**i % 10 for x, n in ((A, 2), (B, 2), (A + B, 3)) for i in range(n)], 1)
 CPU = torch.device("cpu")
-RULES = (naming._ByTuples, naming._ByCircuit)
+RULES = (likelihoods.ByTuples, likelihoods.ByCircuit)
 WEIGHTS = {(0, 1, 1): 0.5, (0, 0, 0): 1.0, (1, 1, 2): 0.1, (2, 0, 2): 0.8, (2, 2, 1): 0.3}
 
 
@@ -38,15 +38,17 @@ def long_addition() -> Constraint:
 class OneKind:
     """Examples of one rule over symbols of one kind, by the way of computing that is asked for."""
 
-    def __init__(self, constraint: Constraint, clusters: Tensor, n_clusters: int, rule: type = naming._ByTuples):
+    def __init__(
+        self, constraint: Constraint, clusters: Tensor, n_clusters: int, rule: type = likelihoods.ByTuples
+    ):
         seen, sizes = as_seen(constraint, clusters), [(constraint.variables[0].size, n_clusters)]
-        if rule is naming._ByTuples:
+        if rule is likelihoods.ByTuples:
             listed = allowed(constraint, seen.images, {}, joint=True)
-            made: naming._Rule = naming._ByTuples(*listed, seen.kinds, sizes, CPU)
+            made: likelihoods._Rule = likelihoods.ByTuples(*listed, seen.kinds, sizes, CPU)
         else:
-            made = naming._ByCircuit(constraint, CPU)
-        self.model = naming._Model([seen], sizes, naming._no_labels(sizes, CPU))
-        self.model.parts = [naming._Part(made, seen, sizes)]
+            made = likelihoods.ByCircuit(constraint, CPU)
+        self.model = likelihoods.Model([seen], sizes, naming._no_labels(sizes, CPU))
+        self.model.parts = [likelihoods.Part(made, seen, sizes)]
         self.patterns = self.model.parts[0].patterns.clusters
 
     def evaluate(self, log_shows: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,9 +65,9 @@ class OneKind:
         return naming._log_likelihoods([shows], self.model)
 
 
-def as_seen(constraint: Constraint, clusters: Tensor) -> naming._Seen:
+def as_seen(constraint: Constraint, clusters: Tensor) -> likelihoods.Seen:
     nothing = torch.full_like(clusters, -1)
-    return naming._Seen(constraint, (0,) * len(constraint.variables), clusters.long(), nothing)
+    return likelihoods.Seen(constraint, (0,) * len(constraint.variables), clusters.long(), nothing)
 
 
 def random_shows(n_values: int, n_clusters: int, starts: int = 1, seed: int = 0) -> Tensor:

@@ -185,7 +185,7 @@ def test_names_from_tuples_and_from_circuits_are_the_same(monkeypatch):
     columns, _, clusters = clustered(60, 1)
     placed = Examples(calculation(), columns).of(SYMBOLS)
     found = [name_rows([placed], torch.from_numpy(clusters), starts=30)]
-    monkeypatch.setattr("gedikit.symbolic.naming.MAX_SITUATIONS", 0)
+    monkeypatch.setattr("gedikit.symbolic.likelihoods.MAX_SITUATIONS", 0)
     found.append(name_rows([placed], torch.from_numpy(clusters), starts=30))
     torch.testing.assert_close(found[0].p, found[1].p, atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(found[0].shows[1], found[1].shows[1], atol=1e-4, rtol=1e-3)

@@ -25,7 +25,7 @@ from symbolic_cases import ADDITION, CARRY, DIGITS, addition, carry_query, margi
 from torch import Tensor
 
 from gedikit.errors import UsageError
-from gedikit.symbolic import Constraint, name_clusters, naming
+from gedikit.symbolic import Constraint, likelihoods, name_clusters
 
 PAGE = Path(__file__).parents[2] / "docs" / "symbolic.md"
 
@@ -117,7 +117,7 @@ def test_a_circuit_says_what_its_tuples_say(name):
 
 def test_long_additions_are_what_a_sum_over_all_of_them_says():
     _, clusters = seen(12, 15, 0.2, 0, SUMS)
-    examples = OneKind(long_addition(), clusters, 15, naming._ByCircuit)
+    examples = OneKind(long_addition(), clusters, 15, likelihoods.ByCircuit)
     shows = random_shows(10, 15)
     log_evidence, posterior = examples.evaluate(shows.log())
     for pattern, example in enumerate(examples.patterns):
@@ -154,7 +154,7 @@ def test_products_too_small_for_their_type_are_not_lost(rule):
 
 @pytest.mark.parametrize("listed", [1000, 0])
 def test_what_is_found_is_what_its_own_probabilities_say(listed, monkeypatch):
-    monkeypatch.setattr(naming, "MAX_LISTED", listed)
+    monkeypatch.setattr(likelihoods, "MAX_LISTED", listed)
     clusters = torch.randint(4, (12, 3), generator=torch.Generator().manual_seed(1))
     found = name_clusters(weighted(), clusters, 4, starts=20)
     answers = [by_hand(share, found.shows.double(), example) for example in clusters]
@@ -217,17 +217,17 @@ def test_values_that_no_tuple_allows_show_every_cluster_alike():
 @pytest.mark.parametrize(
     ("constraint", "rule"),
     {
-        "1000 tuples": (lambda: table(1000), naming._ByTuples),
-        "more than 1000 tuples": (lambda: table(1001), naming._ByCircuit),
-        "more than 1000 tuples of little weight": (lambda: table(1001, 0.01), naming._ByCircuit),
-        "a small program": (SMALL["program"], naming._ByTuples),
-        "too many tuples to look at": (long_addition, naming._ByCircuit),
+        "1000 tuples": (lambda: table(1000), likelihoods.ByTuples),
+        "more than 1000 tuples": (lambda: table(1001), likelihoods.ByCircuit),
+        "more than 1000 tuples of little weight": (lambda: table(1001, 0.01), likelihoods.ByCircuit),
+        "a small program": (SMALL["program"], likelihoods.ByTuples),
+        "too many tuples to look at": (long_addition, likelihoods.ByCircuit),
     }.values(),
 )
 def test_few_tuples_are_gone_through_one_by_one(constraint, rule):
     made = constraint()
     n_variables = len(made.variables)
-    rules = naming._rules(
+    rules = likelihoods._rules(
         as_seen(made, torch.zeros(3, n_variables, dtype=torch.int64)), [(made.variables[0].size, 4)]
     )
     assert [type(one) for one, _ in rules] == [rule]

@@ -9,7 +9,8 @@ from naming_cases import CPU, FEW, SUMS, OneKind, as_seen, long_addition, random
 from symbolic_cases import addition
 from torch import Tensor
 
-from gedikit.symbolic import Constraint, Naming, name_clusters, naming
+from gedikit.symbolic import Constraint, Naming, likelihoods, name_clusters, naming
+from gedikit.symbolic.likelihoods import Shows
 
 
 def test_every_step_explains_the_examples_better():
@@ -51,11 +52,11 @@ def test_blocks_do_not_change_the_result(work, monkeypatch):
     _, clusters = seen(40, 15, 0.2, 0)
     whole = name_clusters(addition(), clusters, 15, starts=30)
     sizes = []
-    evaluate = naming._Part.evaluate
+    evaluate = likelihoods.Part.evaluate
     monkeypatch.setattr(
-        naming._Part, "evaluate", lambda m, shows: sizes.append(len(shows[0])) or evaluate(m, shows)
+        likelihoods.Part, "evaluate", lambda m, shows: sizes.append(len(shows[0])) or evaluate(m, shows)
     )
-    monkeypatch.setattr(naming, "WORK", work)
+    monkeypatch.setattr(likelihoods, "WORK", work)
     assert_same(name_clusters(addition(), clusters, 15, starts=30), whole)
     assert max(sizes) == max(1, work // (55 * len(clusters.unique(dim=0))))
 
@@ -66,25 +67,25 @@ def test_blocks_of_a_circuit_do_not_change_the_result(starts, patterns, monkeypa
     constraint = long_addition()
     whole = name_clusters(constraint, clusters, 15, starts=4)
     sizes = []
-    call = naming._ByCircuit.__call__
+    call = likelihoods.ByCircuit.__call__
 
-    def recorded(rule: naming._ByCircuit, shows: naming.Shows, part: naming._Seen) -> naming.Answer:
+    def recorded(rule: likelihoods.ByCircuit, shows: Shows, part: likelihoods.Seen) -> likelihoods.Answer:
         sizes.append((len(shows[0]), len(part.clusters)))
         return call(rule, shows, part)
 
-    monkeypatch.setattr(naming._ByCircuit, "__call__", recorded)
-    monkeypatch.setattr(naming, "WORK", naming._ByCircuit(constraint, CPU).numbers * starts * patterns)
+    monkeypatch.setattr(likelihoods.ByCircuit, "__call__", recorded)
+    monkeypatch.setattr(likelihoods, "WORK", likelihoods.ByCircuit(constraint, CPU).numbers * starts * patterns)
     assert_same(name_clusters(constraint, clusters, 15, starts=4), whole)
     assert max(sizes) == (starts, patterns)
 
 
 @pytest.fixture
-def climbs(monkeypatch) -> list[tuple[Tensor, Tensor, naming._Model, int]]:
+def climbs(monkeypatch) -> list[tuple[Tensor, Tensor, likelihoods.Model, int]]:
     """Of every round: where starts were, where they went, by which examples and in how many steps."""
     calls = []
     climbed = naming._climbed
 
-    def recorded(shows: naming.Shows, examples: naming._Model, smoothing: float, steps: int) -> naming.Shows:
+    def recorded(shows: Shows, examples: likelihoods.Model, smoothing: float, steps: int) -> Shows:
         calls.append((shows[0], climbed(shows, examples, smoothing, steps)[0], examples, steps))
         return [calls[-1][1]]
 
@@ -92,7 +93,7 @@ def climbs(monkeypatch) -> list[tuple[Tensor, Tensor, naming._Model, int]]:
     return calls
 
 
-def assert_best_went_on(climbs: list[tuple[Tensor, Tensor, naming._Model, int]], found: Naming) -> None:
+def assert_best_went_on(climbs: list[tuple[Tensor, Tensor, likelihoods.Model, int]], found: Naming) -> None:
     for (_, before, *_), (kept, _, examples, _) in itertools.pairwise(climbs):
         expected = naming._log_likelihoods([before], examples).sort(descending=True).values[: len(kept)]
         torch.testing.assert_close(naming._log_likelihoods([kept], examples), expected)
@@ -114,7 +115,7 @@ def test_a_circuit_gives_most_starts_up_by_part_of_the_examples(climbs, monkeypa
     _, clusters = seen(30, 10, 0.2, 0)
     constants = {"MAX_LISTED": 0, "FINALISTS": 6, "LAST_FINALISTS": 3, "PART": 12, "ROWS_A_PROBABILITY": 0}
     for name, value in constants.items():
-        monkeypatch.setattr(naming, name, value)
+        monkeypatch.setattr(likelihoods if hasattr(likelihoods, name) else naming, name, value)
     found = name_clusters(addition(), clusters, 10, starts=20)
     rounds = [(len(shows), int(examples.parts[0].counts.sum()), steps) for shows, _, examples, steps in climbs]
     assert rounds == [(20, 12, 10), (6, 12, 15), (3, 30, 55)]
@@ -133,7 +134,7 @@ def test_part_of_the_examples_has_two_rows_for_every_probability(n_unknown, size
 
 
 def test_gradients_may_be_off(monkeypatch):
-    monkeypatch.setattr(naming, "MAX_LISTED", 0)
+    monkeypatch.setattr(likelihoods, "MAX_LISTED", 0)
     constraint, clusters = weighted(), torch.tensor([[0, 1, 1], [3, 2, 0], [2, 2, 2]])
     found = [name_clusters(constraint, clusters, 4, starts=3).shows]
     with torch.inference_mode():
