@@ -15,10 +15,11 @@ from types import FrameType
 from typing import Any, Self
 
 from gedikit import legacy
-from gedikit.components import as_tree, import_plugin
+from gedikit.components import as_tree
 from gedikit.config import SECTIONS, Execution
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.features import FeatureNetwork, feature_networks
+from gedikit.imports import import_again
 from gedikit.locks import DirectoryLock
 from gedikit.planning import Plan
 from gedikit.storage import (
@@ -81,20 +82,12 @@ class RunConfig:
 
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
-        try:
-            table = parsed_toml(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
-        except ValueError as error:
-            raise StorageError(f"{path} is damaged: {error}") from None
-        if "format" not in table:
-            raise StorageError(f"{path} is not of a run: it was not written by gedikit")
-        check_format(path, table["format"])
+        table = _read_table(path)
         with damaged(path):
             if table["format"] < legacy.FIRST_WITH_PLANS:
                 return cls(**legacy.run(table))
             for module in table["imports"]:
-                _import_again(module, path)
+                import_again(module, path.parent)
             return cls(
                 table["source"],
                 table["data_seed"],
@@ -111,14 +104,18 @@ class RunConfig:
             )
 
 
-def _import_again(module: str, path: Path) -> None:
-    """Import components as for the fit; a file may have moved since."""
+def _read_table(path: Path) -> dict[str, Any]:
+    """The file of a run as it is written; that it is one of ours is all that is checked."""
     try:
-        import_plugin(module)
-    except UsageError as error:
-        raise UsageError(
-            f"{path.parent} needs the components of {module}: {error}. Put the file there, or its place into {path}"
-        ) from error
+        table = parsed_toml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}") from None
+    if "format" not in table:
+        raise StorageError(f"{path} is not of a run: it was not written by gedikit")
+    check_format(path, table["format"])
+    return table
 
 
 def _features(tree: Mapping[str, Any]) -> FeatureNetwork:
@@ -208,7 +205,7 @@ class Run:
 
     def remove(self) -> None:
         """Delete what a run consists of and nothing else; a directory that is no run of ours is refused."""
-        self.config()
+        _read_table(self.config_path)
         self.forget_checkpoints()
         written = (self.metrics_path, self.log_path, self.evaluations_path)
         for path in (*written, self.model_path, self.report_path, self.labels_path, self.features_path):

@@ -349,7 +349,8 @@ def watched(data: Path, folder: Path, length: int, **env: str) -> tuple[float, f
     """Fit and look at the memory of the process a hundred times."""
     folder.mkdir()
     file = folder / "memory.txt"
-    arguments = asked(data, folder / "run", length, execution__checkpoint_every=length // 10)
+    sound = {"density__l2": 0.1, "optimiser__learning_rate": 1e-4}  # one transition an iteration is few for more
+    arguments = asked(data, folder / "run", length, execution__checkpoint_every=length // 10, **sound)
     done = gedikit(*arguments, env={"FAULT": f"memory:{length // 100}", "MEMORY": str(file), **env})
     assert done.returncode == 0, done.stderr
     return slope(file)

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from gedikit.callbacks import Callback, ProgressLine
 from gedikit.cli import fitting, measuring
 from gedikit.cli.inference import write_predictions
-from gedikit.cli.loading import load_run, other_rows, read_data, rows_of, title_of
+from gedikit.cli.loading import import_to_go_on, load_run, other_rows, read_data, rows_of, title_of
 from gedikit.cli.output import console, detail
 from gedikit.cli.request import FitRequest
-from gedikit.components import import_plugin
 from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.errors import DataError, Interrupted, Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
 from gedikit.fitted import FittedModel
+from gedikit.imports import import_as_asked
 from gedikit.known import Known
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
@@ -215,8 +215,7 @@ def _planned(
     rules: Path, examples: Path, labels: Path | None, places: Places, request: FitRequest
 ) -> tuple[Task, Asked, Starts]:
     """Everything that can be wrong is found wrong here, before a directory is made."""
-    for module in request.imports or []:
-        import_plugin(module)
+    import_as_asked(request.imports)
     stated = RuleFile.read(rules)
     method = request.method or METHOD
     if not methods[method].needs_examples:
@@ -286,9 +285,7 @@ def _kept_rules(run: Run) -> RuleFile:
 def _resumed(out: Path | None, request: FitRequest) -> tuple[Run, Task]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to be continued?")
-    given = request.given()
-    if given:
-        raise UsageError(f"--resume continues a run as it was planned: leave out {', '.join(given)}")
+    import_to_go_on(request)
     run = Run(out)
     config, stated = run.config(), _kept_rules(run)
     dataset = rows_of(run, config, config.source)
