@@ -186,10 +186,16 @@ def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iter
             with _reading(path, ".parquet"):
                 # a value that is the same in a billion rows takes next to nothing in a file
                 refuse_beyond_memory(path, file.metadata.num_rows * file.metadata.num_columns * _PER_VALUE)
-                whole = file.read().to_pandas()
+                whole = _valid(file.read())
             yield whole
             return
-        yield from _pieces((batch.to_pandas() for batch in file.iter_batches(rows)), path)
+        yield from _pieces(map(_valid, file.iter_batches(rows)), path)
+
+
+def _valid(arrow: Any) -> Any:
+    """A table of Arrow as a frame: Arrow itself looks neither at text that is no UTF-8 nor at places out of bounds."""
+    arrow.validate(full=True)
+    return arrow.to_pandas()
 
 
 def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterator[Any]:
