@@ -193,7 +193,7 @@ def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iter
 
 
 def _valid(arrow: Any) -> Any:
-    """A table of Arrow as a frame: Arrow itself looks neither at text that is no UTF-8 nor at places out of bounds."""
+    """A table of Arrow as a frame; by itself Arrow looks neither for text that is no UTF-8 nor for wrong places."""
     arrow.validate(full=True)
     return arrow.to_pandas()
 

@@ -1,26 +1,47 @@
 """How much grounding and compiling may take, and the libraries they need."""
 
 import importlib
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gedikit.errors import UsageError
 
 MAX_SECONDS, MAX_NODES = 60.0, 4_000_000  # nodes of a diagram: about 150 bytes each
 STACK = 512 * 2**20  # bytes, of which only those that are needed are taken
+DEPTH = 10_000  # calls within calls, as ProbLog sets it
 T = TypeVar("T")
 
 
 def needs(module: str, library: str) -> Any:
     """A module of the extra `gedikit[symbolic]`."""
     try:
-        return importlib.import_module(module)
+        with _depth(sys.getrecursionlimit()):  # which ProbLog changes for the whole process
+            return importlib.import_module(module)
     except ImportError:
         raise UsageError(
             f"a constraint stated as a program needs the {library} library: pip install 'gedikit[symbolic]'"
         ) from None
+
+
+@contextmanager
+def _depth(limit: int) -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@contextmanager
+def deep() -> Iterator[None]:
+    """Let functions call themselves as deeply as ProbLog needs, while it works."""
+    with _depth(max(DEPTH, sys.getrecursionlimit())):
+        yield
 
 
 class Budget:
