@@ -1,5 +1,6 @@
 """A fault inside a fit, for `--import`: which one is in the environment, so that a resumed run can do without."""
 
+import ctypes
 import gc
 import os
 import resource
@@ -74,12 +75,32 @@ elif FAULT == "memory":
 
     leaked = []
 
+    class MallocInfo(ctypes.Structure):
+        """As in malloc.h."""
+
+        _fields_ = [
+            (name, ctypes.c_size_t)
+            for name in (
+                *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+                *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+            )
+        ]
+
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = MallocInfo
+
+    def allocated():
+        """Bytes that were asked of the C library and not given back: without what it keeps for later."""
+        info = mallinfo2()
+        return info.uordblks + info.hblkhd
+
     def look(state, x):
         leaked.extend(torch.ones(4096) for _ in range(LEAK))
         if state.iteration % every == 0:
             gc.collect()
             with Path(os.environ["MEMORY"]).open("a") as file:
-                file.write(f"{state.iteration} {process.memory_info().rss} {sys.getallocatedblocks()}\n")
+                sizes = (process.memory_info().rss, allocated(), sys.getallocatedblocks())
+                file.write(f"{state.iteration} {' '.join(map(str, sizes))}\n")
         return x
 
     at_each_iteration(look)

@@ -15,6 +15,7 @@ from PIL import Image
 from gedikit.data import cifar, idx, sizes
 from gedikit.data.files import file_blocks, read_file
 from gedikit.data.pictures import Unreadable, read_square
+from gedikit.data.unpickling import read_pickle
 from gedikit.errors import DataError, GediError, StorageError
 from gedikit.runs import RunConfig
 from gedikit.storage import parsed_toml, read_tensors
@@ -156,13 +157,70 @@ def test_pickles_run_nothing(tmp_path):
         (
             b"\x80\x02}(X\x04\x00\x00\x00datacnumpy\nndarray\nM\x00\x40M\x00\x0c\x86X\x02\x00\x00\x00u1\x86R"
             b"X\x06\x00\x00\x00labels](K\x01eu.",
-            "more than it has bytes for",  # memory that was never written to
+            "a call of ndarray",  # memory that was never written to
         ),
+        (
+            b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x08\x00\x00\x00punycode\x86R.",
+            "in the encoding 'punycode'",
+        ),
+        (b"\x80\x02cnumpy\nndarray\nK\x05\x85\x81.", "an object of its own"),
     ],
 )
 def test_pickles_that_never_end(tmp_path, content, says):
     path = written(tmp_path / "batch", content)
     refused(lambda: cifar.read_pickles([path], "labels"), DataError, says, 50)
+
+
+def text_op(text: str) -> bytes:
+    return b"X" + struct.pack("<I", len(text)) + text.encode()
+
+
+def type_op(name: str) -> bytes:
+    return b"cnumpy\ndtype\n" + text_op(name) + b"\x89\x88\x87R"
+
+
+def array_op(dtype: bytes, content: bytes, shape: bytes = b"K\x01\x85") -> bytes:
+    rebuilt = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85" + text_op("b") + b"tR"
+    return rebuilt + b"(K\x01" + shape + dtype + b"\x89" + b"C" + bytes([len(content)]) + content + b"tb"
+
+
+PLACE = b"A" * 8
+FIELDS = text_op("a") + b"\x85}" + text_op("a") + type_op("u1") + b"K\x00\x86s"
+NO_FIELDS = b"NN"
+
+
+def type_state(fields: bytes = NO_FIELDS, size: bytes = b"J\xff\xff\xff\xff" * 2, flags: bytes = b"K\x00") -> bytes:
+    return b"(K\x03" + text_op("|") + b"N" + fields + size + flags + b"tb"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        array_op(type_op("O8"), PLACE),  # bytes as pointers
+        array_op(type_op("V8"), PLACE),
+        array_op(type_op("u8") + b"q\x01", PLACE) + b"h\x01" + type_state(flags=b"K\x1b") + b"0",  # later on
+        array_op(type_op("u8") + b"q\x01", PLACE) + b"h\x01" + type_state(FIELDS) + b"0",
+        array_op(type_op("u8") + b"q\x01", PLACE) + b"h\x01" + type_state(size=b"M\xff\xffK\x08") + b"0",
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nJ\xff\xff\xff\x7f\x85" + text_op("b") + b"tR",
+        b"cnumpy\ndtype\n}" + text_op("a") + b"K\x01sb",  # attributes of what is allowed
+        b"c_codecs\nencode\n}" + text_op("__call__") + b"K\x01sb",
+    ],
+)
+def test_pickles_cannot_tell_numpy_where_memory_is(tmp_path, content):
+    """numpy believes a pickle that says that bytes are pointers, and would follow them."""
+    path = written(tmp_path / "batch", b"\x80\x03" + content + b".")
+    refused(lambda: read_pickle(path), DataError, "refused and nothing of it was run", 50)
+
+
+@pytest.mark.parametrize("protocol", range(5))
+@pytest.mark.parametrize("kind", ["u1", "<i4", ">i4", "<f8", ">f8", "?"])
+def test_pickles_of_numbers_are_read(tmp_path, protocol, kind):
+    values = np.arange(6).reshape(2, 3).astype(kind)
+    path = written(tmp_path / "batch", pickle.dumps({"a": values, "b": values.T, "c": values}, protocol))
+    read = read_pickle(path)
+    for name, expected in (("a", values), ("b", values.T), ("c", values)):
+        assert read[name].dtype == pickle.loads(path.read_bytes())[name].dtype  # in the order of this machine
+        assert np.array_equal(read[name], expected)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def grounded(program: str, query: str, budget: Budget) -> Ground:
     """What has to hold for the query, as a formula over the inputs of neural predicates."""
     try:
         with deep():
-            return _grounded(program, query, budget)
+            return budget.spend_on(lambda: _grounded(program, query, budget))
     except RecursionError:
         raise UsageError(
             "the terms of the program or the query are nested too deeply for ProbLog: give shorter lists, or state"
