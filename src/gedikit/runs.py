@@ -41,6 +41,12 @@ from gedikit.training.state import TrainState
 from gedikit.version import __version__
 
 _KEPT_CHECKPOINTS = 2
+EXAMPLES, KNOWN_LABELS = "examples.csv", "known-labels.csv"  # of a run that learns from rules
+# what a run consists of, beside its checkpoints
+_WRITTEN = (
+    *("config.toml", "metrics.jsonl", "log.txt", "evaluations.jsonl", "model.safetensors", "features.safetensors"),
+    *("labels.csv", "report.html", "rules.toml", "rules.pl", EXAMPLES, KNOWN_LABELS),
+)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 
 
@@ -189,7 +195,9 @@ class Run:
     def locked(self) -> Iterator[DirectoryLock]:
         """Be the only process that writes here; what one that was killed left half-written is removed."""
         with DirectoryLock(self.path) as lock:
-            for folder in (self.path, self.path / "checkpoints"):
+            for name in _WRITTEN:
+                regular_or_new(self.path / name)
+            for folder in (self.path, self._checkpoints()):
                 forget_unfinished(folder)
             yield lock
 
@@ -222,6 +230,13 @@ class Run:
                 lock.path.unlink()
                 self.path.rmdir()
 
+    def _checkpoints(self) -> Path:
+        """The folder of checkpoints, in which old ones are removed: a link could lead to those of another run."""
+        folder = self.path / "checkpoints"
+        if folder.is_symlink():
+            raise StorageError(f"{folder} is a link, not a folder of this run: remove it first")
+        return folder
+
     def forget_checkpoints(self) -> None:
         shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
@@ -230,8 +245,10 @@ class Run:
         return sorted((self.path / "checkpoints").glob("step-*.safetensors"))
 
     def write_checkpoint(self, state: TrainState, fingerprint: str) -> Path:
-        path = self.path / "checkpoints" / f"step-{state.iteration:09d}.safetensors"
-        write_tensors(path, state.tensors(), {**state.meta(), "fingerprint": fingerprint}, "checkpoint")
+        path = self._checkpoints() / f"step-{state.iteration:09d}.safetensors"
+        write_tensors(
+            regular_or_new(path), state.tensors(), {**state.meta(), "fingerprint": fingerprint}, "checkpoint"
+        )
         for old in self.checkpoints()[:-_KEPT_CHECKPOINTS]:
             old.unlink(missing_ok=True)
         return path
@@ -382,11 +399,14 @@ def _cut_back(path: Path, iteration: int) -> None:
 def _json_lines(path: Path) -> Iterable[dict[str, Any]]:
     if not path.exists():
         return
-    for line in path.read_bytes().splitlines():
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            return  # a line cut short by a killed process is the last one
+            if number == len(lines):
+                return  # a process that was killed cut it short
+            raise StorageError(f"{path} is damaged: line {number} is no measurement") from None
         if not isinstance(row, dict) or not all(isinstance(value, int | float) for value in row.values()):
             raise StorageError(f"{path} is damaged: a line of it is no measurement")
         yield row

@@ -86,7 +86,8 @@ def write_text(path: Path, text: str) -> None:
 def forget_unfinished(folder: Path) -> None:
     """Remove what processes that were killed while they wrote have left; nobody may be writing there."""
     for left in folder.glob(f".*{_UNFINISHED}"):
-        left.unlink(missing_ok=True)
+        if not left.is_dir():
+            left.unlink(missing_ok=True)
 
 
 def is_stream(path: Path) -> bool:
@@ -272,7 +273,7 @@ def _replacement(target: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(_mode(target))
         temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):
@@ -297,7 +298,11 @@ def _named(path: Path | int) -> Iterator[None]:
         raise StorageError(f"could not write {name}: {why}{kept}") from error
 
 
-def _umask() -> int:
-    value = os.umask(0)
-    os.umask(value)
-    return value
+def _mode(target: Path) -> int:
+    """Who may read and write a file: as of the one it replaces, which may be private, or as of any new one."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0o077)  # it can only be asked for by setting it; other threads may write files meanwhile
+        os.umask(mask)
+        return 0o666 & ~mask

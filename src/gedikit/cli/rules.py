@@ -35,7 +35,7 @@ from gedikit.progress import Forecast
 from gedikit.report import ReportData, render
 from gedikit.report.inputs import diagnosed_rows
 from gedikit.report.rules import explain_row, rule_sections, said_of
-from gedikit.runs import Run, RunConfig, RunRecorder
+from gedikit.runs import EXAMPLES, KNOWN_LABELS, Run, RunConfig, RunRecorder
 from gedikit.starts import Starts
 from gedikit.storage import regular_or_new, write_text
 from gedikit.symbolic import Shortcuts, shortcuts
@@ -56,7 +56,6 @@ from gedikit.training.fit import fingerprint
 from gedikit.training.rules import Rules
 
 METHOD = "gedi-symbols"
-EXAMPLES, LABELS = "examples.csv", "known-labels.csv"
 ASSUMED = "assuming that every combination of symbols that satisfies the rules"
 _TOLD = 12
 
@@ -272,7 +271,7 @@ def _keep(run: Run, rules: Path, examples: Path, labels: Path | None) -> None:
     write_text(run.path / f"rules{rules.suffix}", rules.read_text(encoding="utf-8"))
     write_text(run.path / EXAMPLES, examples.read_text(encoding="utf-8-sig"))
     if labels is not None:
-        write_text(run.path / LABELS, labels.read_text(encoding="utf-8-sig"))
+        write_text(run.path / KNOWN_LABELS, labels.read_text(encoding="utf-8-sig"))
 
 
 def _kept_rules(run: Run) -> RuleFile:
@@ -292,7 +291,7 @@ def _resumed(out: Path | None, request: FitRequest) -> tuple[Run, Task]:
     if fingerprint(dataset.x) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {config.source} now")
     read = ExampleFile.read(run.path / EXAMPLES, stated, _row_of(dataset))
-    labels = run.path / LABELS
+    labels = run.path / KNOWN_LABELS
     learned, known = _learned(stated, read, dataset, labels if labels.exists() else None)
     return run, Task(config, dataset, stated, read, learned, known)
 
