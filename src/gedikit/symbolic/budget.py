@@ -81,6 +81,7 @@ class Budget:
         """
         results: list[T] = []
         errors: list[BaseException] = []
+        again = 0.0
 
         def run() -> None:
             try:
@@ -97,13 +98,14 @@ class Budget:
                 threading.stack_size(before)
             while worker.is_alive():  # an interrupt just before a wait is seen after it: none may be long
                 worker.join(0.1)
-                if self._is_spent():
+                if self._is_spent() and time.monotonic() > again:
                     _end(worker)
+                    again = time.monotonic() + _GRACE  # if a library caught even that
         except BaseException:
             self.seconds = -1.0  # interrupted: the next check ends the work
             _end(worker)
             raise
-        if errors and isinstance(errors[0], _Spent | MemoryError):
+        if not results and isinstance(errors[0] if errors else _Spent(), _Spent | MemoryError):
             passed, grown = time.monotonic() - self.began, max(_resident() - self.resident, 0) / 1e6
             raise UsageError(
                 f"{self.doing} stopped after {passed:.1f} s, {grown:.0f} MB larger than before: it takes more than"
