@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gedikit
 
 SOURCE = Path(gedikit.__file__).parent
 
-OFFLINE = """
+HOOK = """
 import sys
 
 asked = []
@@ -20,28 +22,47 @@ def hook(event, arguments):
         raise OSError(f"there is no network: {event}")
 
 sys.addaudithook(hook)
-import socket
-try:
-    socket.create_connection(("localhost", 1))
-except OSError as error:
-    assert "there is no network" in str(error)
-asked.clear()
-
+"""
+FIT = """
 import gedikit
 from gedikit.data.toy import moons
 
 x, _ = moons(40, 0)
 model = gedikit.GEDI(2, max_iter=3, random_state=0).fit(x)
 assert len(model.predict(x)) == 40
+"""
+VERDICT = """
 assert not asked, asked
 print("offline")
 """
+# what telemetry looks like: it asks, and minds nothing
+HIDDEN = """
+import contextlib, urllib.request
+with contextlib.suppress(Exception):
+    urllib.request.urlopen("http://localhost:1")
+"""
+LOOKED_UP = "import contextlib, socket\nwith contextlib.suppress(OSError): socket.getaddrinfo('localhost', 1)"
+BARE = (
+    "import contextlib, socket\nwith contextlib.suppress(OSError): socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"
+)
+
+
+def offline(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", HOOK + code + VERDICT], capture_output=True, text=True)
 
 
 def test_no_network_at_import_or_fit():
     """A hook of the interpreter sees every socket, whoever opens it; the fit does not even try."""
-    done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True)
+    done = offline(FIT)
     assert done.stdout.strip() == "offline", done.stderr
+
+
+@pytest.mark.parametrize("code", [HIDDEN, LOOKED_UP, BARE])
+def test_the_hook_sees_what_hides(code):
+    """What the test above is worth."""
+    done = offline(code)
+    assert done.returncode == 1 and "offline" not in done.stdout
+    assert "AssertionError: [('socket." in done.stderr
 
 
 # where each may be, and why
