@@ -1,6 +1,7 @@
 """Nothing is fetched and nothing sent: importing and fitting with the network taken away; no code from files."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -90,10 +91,16 @@ WATCHED += ("joblib", "cloudpickle", "subprocess", "ctypes", "yaml")
 CALLS = ("eval", "exec", "compile", "__import__", "torch.load", "os.system", "os.popen", "pd.read_pickle")
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All there is in a file, read once."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def found(path: Path) -> set[str]:
     """Watched modules and functions that a file names."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -122,7 +129,7 @@ def test_arrays_are_read_without_pickles():
     loads = [
         node
         for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load")
     ]
     assert loads
