@@ -444,3 +444,21 @@ def test_only_files_are_forgotten(tmp_path: Path):
     (tmp_path / "kept").write_text("kept")
     forget_unfinished(tmp_path)
     assert names(tmp_path) == [".x.unfinished", "kept"]
+
+
+def test_names_that_are_no_text_are_named(tmp_path: Path):
+    """Of files whose names were written in another encoding."""
+    name = os.fsdecode(b"caf\xe9.png")
+    (tmp_path / "out.csv").write_text("precious")
+    for write in (lambda path: write_text(path, f"1,{name}"), _line_of(name)):
+        with pytest.raises(StorageError, match=r"out\.csv: '.*caf\\udce9\.png(\\n)?' is no text"):
+            write(tmp_path / "out.csv")
+    assert names(tmp_path) == ["out.csv"] and (tmp_path / "out.csv").read_text() == "precious"
+
+
+def _line_of(name: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with writing_text(path) as file:
+            file.write(f"1,{name}\n")
+
+    return write

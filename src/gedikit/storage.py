@@ -80,7 +80,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file of text in UTF-8, whole or not at all."""
-    write_bytes(path, text.encode("utf-8"))
+    with writing_text(path) as file:
+        file.write(text)
 
 
 def forget_unfinished(folder: Path) -> None:
@@ -287,6 +288,9 @@ def _named(path: Path | int) -> Iterator[None]:
         yield
     except (GediError, BrokenPipeError):
         raise
+    except UnicodeEncodeError as error:  # names of files are bytes, and need not be text
+        culprit = ascii(error.object[max(error.start - 40, 0) : error.end + 40])
+        raise StorageError(f"could not write {path}: {culprit} is no text; is it the name of a file?") from error
     except (OSError, safetensors.SafetensorError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         full = full or "No space left" in str(error)
