@@ -6,17 +6,30 @@ INSTALLED := $(VENV)/.installed
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: venv demo test lint coverage oldest faults bench results fuzz sbom clean
+.PHONY: venv requirements demo test lint coverage oldest faults bench results fuzz sbom clean
 
 venv: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt oracles.txt
+# everything by its digest, but for torch, which has builds of its own for machines with and without a GPU
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(INSTALLED): pyproject.toml constraints.txt requirements-ci.txt oracles.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r oracles.txt
+	$(PIP) --no-deps --require-hashes --only-binary :all: -r requirements-ci.txt
+	$(PIP) -c constraints.txt torch
+	$(PIP) --no-deps --no-build-isolation -e .
+	$(PIP) --no-deps -r oracles.txt
 	touch $@
+
+# requirements-ci.txt anew, from what pyproject.toml asks for and constraints.txt allows
+LOCK := .venv-lock
+
+requirements:
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
+	$(LOCK)/bin/uv pip compile --quiet pyproject.toml --extra dev --constraint constraints.txt --generate-hashes \
+		--no-emit-package torch --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-annotate \
+		$(addprefix --find-links ,$(PIP_FIND_LINKS)) --custom-compile-command "make requirements" -o requirements-ci.txt
 
 demo: venv
 	$(BIN)/gedikit demo
@@ -82,4 +95,4 @@ results: venv
 	$(BIN)/python benchmarks/digits.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(SBOM) fuzz.jsonl* sbom.json runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOCK) $(OLDEST) $(SBOM) fuzz.jsonl* sbom.json runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

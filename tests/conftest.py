@@ -6,6 +6,7 @@ torch.compile would compile around the checks.
 
 import os
 import signal
+from tempfile import TemporaryDirectory
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -26,6 +27,8 @@ from gedikit import GEDI
 from gedikit.data.toy import moons
 
 torch.set_num_threads(1)
+_state = TemporaryDirectory(prefix="gedikit-state-")  # what tests give to --import is not for this user to keep
+os.environ["XDG_STATE_HOME"] = _state.name
 # shells let what they run in the background ignore Ctrl-C, and children inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

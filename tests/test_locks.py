@@ -65,3 +65,26 @@ def test_what_cannot_be_locked_is_said(tmp_path: Path, monkeypatch: pytest.Monke
     told = "cannot be locked .No locks available.: start no second process"
     with pytest.warns(GediWarning, match=told), DirectoryLock(tmp_path) as lock:
         lock.check()
+
+
+def test_nothing_is_emptied_through_a_link(tmp_path: Path):
+    """A run directory may come from somebody else, and what is locked is emptied."""
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    (tmp_path / "run").mkdir()
+    for make in (lambda path: path.symlink_to(mine), os.mkfifo):
+        make(tmp_path / "run" / "lock")
+        with pytest.raises(StorageError, match="is a link, a pipe or a device"), DirectoryLock(tmp_path / "run"):
+            pass
+        assert mine.read_text() == "precious"
+        (tmp_path / "run" / "lock").unlink()
+
+
+def test_a_directory_out_of_reach_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def stale(*_: object) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with DirectoryLock(tmp_path) as lock:
+        monkeypatch.setattr(Path, "lstat", stale)
+        with pytest.raises(StorageError, match="was removed or replaced"):
+            lock.check()

@@ -163,6 +163,17 @@ def test_a_history_is_cut_back_to_the_checkpoint(tmp_path):
     assert run.evaluations() == [{"iteration": 20, "nmi": 0.5}]
 
 
+def test_a_history_with_a_damaged_line_is_refused(tmp_path):
+    """Only the last line can have been cut short; all behind another one would be lost without a word."""
+    run = Run(tmp_path)
+    whole = "".join(f'{{"iteration": {i}}}\n' for i in (10, 20, 30))
+    run.metrics_path.write_text(whole.replace('{"iteration": 20', '{"iteration" 20'))
+    for up_to in (None, 30):
+        with pytest.raises(StorageError, match=r"metrics\.jsonl is damaged: line 2 is no measurement"):
+            run.history(up_to=up_to)
+    assert "30" in run.metrics_path.read_text()
+
+
 def test_a_measurement_that_only_an_interruption_made_is_not_kept(tmp_path):
     """A run that was stopped and resumed has the history of one that was not."""
     run, config = Run(tmp_path), made(Asked(2, config={"optimiser.iterations": 45}))

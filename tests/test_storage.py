@@ -75,12 +75,21 @@ def test_a_file_is_made_or_replaced_and_nothing_else_is_left(write: Way, tmp_pat
     write(path, "two\nthree\n")
     assert path.read_bytes() == b"two\nthree\n"
     assert names(path.parent) == ["out.txt"]
+
+
+@WAYS
+def test_who_may_read_a_file_is_as_for_any_new_one_or_as_it_was(write: Way, tmp_path: Path):
     mask = os.umask(0o027)
     try:
-        write(path, "four\n")
+        write(tmp_path / "new", "one")
+        assert os.umask(0o027) == 0o027  # nothing else is changed
     finally:
         os.umask(mask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    for mode in (0o600, 0o664):
+        (tmp_path / "new").chmod(mode)
+        write(tmp_path / "new", "two")
+        assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == mode
 
 
 def test_what_fails_half_way_leaves_the_old_file_whole(tmp_path: Path):
@@ -433,3 +442,30 @@ def test_a_repeated_number_is_written_like_any_other(tmp_path):
     write_tensors(path, {"one": torch.tensor(3).expand(1)}, {}, "model")
     tensors, _ = read_tensors(path, "model")
     assert tensors["one"].tolist() == [3]
+
+
+def test_only_files_are_forgotten(tmp_path: Path):
+    (tmp_path / ".x.unfinished").mkdir()
+    (tmp_path / ".y.unfinished").write_text("half")
+    (tmp_path / ".z.unfinished").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").write_text("kept")
+    forget_unfinished(tmp_path)
+    assert names(tmp_path) == [".x.unfinished", "kept"]
+
+
+def test_names_that_are_no_text_are_named(tmp_path: Path):
+    """Of files whose names were written in another encoding."""
+    name = os.fsdecode(b"caf\xe9.png")
+    (tmp_path / "out.csv").write_text("precious")
+    for write in (lambda path: write_text(path, f"1,{name}"), _line_of(name)):
+        with pytest.raises(StorageError, match=r"out\.csv: '.*caf\\udce9\.png(\\n)?' is no text"):
+            write(tmp_path / "out.csv")
+    assert names(tmp_path) == ["out.csv"] and (tmp_path / "out.csv").read_text() == "precious"
+
+
+def _line_of(name: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with writing_text(path) as file:
+            file.write(f"1,{name}\n")
+
+    return write

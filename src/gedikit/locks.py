@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from gedikit.errors import GediWarning, StorageError, UsageError
+from gedikit.storage import regular_or_new
 
 _NAME = "lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)  # of some network folders
@@ -34,11 +35,10 @@ class DirectoryLock:
     def __enter__(self) -> Self:
         try:
             self._acquire()
-        except OSError as error:
+        except BaseException as error:
             self._let_go()
-            raise StorageError(f"could not write {self.path}: {error.strerror}") from error
-        except BaseException:
-            self._let_go()
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise StorageError(f"could not write {self.path}: {error.strerror}") from error
             raise
         return self
 
@@ -60,7 +60,9 @@ class DirectoryLock:
         self.folder.mkdir(parents=True, exist_ok=True)
         while not self.is_held:  # another holder may have removed the file between opening and locking
             self._let_go()
-            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            # what is opened is emptied: no link may lead elsewhere, and no pipe may wait for a reader
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            self._handle = os.open(regular_or_new(self.path), flags, 0o666)
             self._take(self._handle)
         assert self._handle is not None
         os.ftruncate(self._handle, 0)
@@ -88,8 +90,8 @@ class DirectoryLock:
         if self._handle is None:
             return False
         try:
-            return os.path.samestat(os.fstat(self._handle), self.path.stat())
-        except (FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(os.fstat(self._handle), self.path.lstat())
+        except OSError:  # it is gone, or out of reach
             return False
 
     def _let_go(self) -> None:

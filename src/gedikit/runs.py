@@ -15,10 +15,11 @@ from types import FrameType
 from typing import Any, Self
 
 from gedikit import legacy
-from gedikit.components import as_tree, import_plugin
+from gedikit.components import as_tree
 from gedikit.config import SECTIONS, Execution
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.features import FeatureNetwork, feature_networks
+from gedikit.imports import import_again
 from gedikit.locks import DirectoryLock
 from gedikit.planning import Plan
 from gedikit.storage import (
@@ -40,6 +41,12 @@ from gedikit.training.state import TrainState
 from gedikit.version import __version__
 
 _KEPT_CHECKPOINTS = 2
+EXAMPLES, KNOWN_LABELS = "examples.csv", "known-labels.csv"  # of a run that learns from rules
+# what a run consists of, beside its checkpoints
+_WRITTEN = (
+    *("config.toml", "metrics.jsonl", "log.txt", "evaluations.jsonl", "model.safetensors", "features.safetensors"),
+    *("labels.csv", "report.html", "rules.toml", "rules.pl", EXAMPLES, KNOWN_LABELS),
+)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 
 
@@ -81,20 +88,12 @@ class RunConfig:
 
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
-        try:
-            table = parsed_toml(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
-        except ValueError as error:
-            raise StorageError(f"{path} is damaged: {error}") from None
-        if "format" not in table:
-            raise StorageError(f"{path} is not of a run: it was not written by gedikit")
-        check_format(path, table["format"])
+        table = _read_table(path)
         with damaged(path):
             if table["format"] < legacy.FIRST_WITH_PLANS:
                 return cls(**legacy.run(table))
             for module in table["imports"]:
-                _import_again(module, path)
+                import_again(module, path.parent)
             return cls(
                 table["source"],
                 table["data_seed"],
@@ -111,14 +110,18 @@ class RunConfig:
             )
 
 
-def _import_again(module: str, path: Path) -> None:
-    """Import components as for the fit; a file may have moved since."""
+def _read_table(path: Path) -> dict[str, Any]:
+    """The file of a run as it is written; that it is one of ours is all that is checked."""
     try:
-        import_plugin(module)
-    except UsageError as error:
-        raise UsageError(
-            f"{path.parent} needs the components of {module}: {error}. Put the file there, or its place into {path}"
-        ) from error
+        table = parsed_toml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}") from None
+    if "format" not in table:
+        raise StorageError(f"{path} is not of a run: it was not written by gedikit")
+    check_format(path, table["format"])
+    return table
 
 
 def _features(tree: Mapping[str, Any]) -> FeatureNetwork:
@@ -192,7 +195,9 @@ class Run:
     def locked(self) -> Iterator[DirectoryLock]:
         """Be the only process that writes here; what one that was killed left half-written is removed."""
         with DirectoryLock(self.path) as lock:
-            for folder in (self.path, self.path / "checkpoints"):
+            for name in _WRITTEN:
+                regular_or_new(self.path / name)
+            for folder in (self.path, self._checkpoints()):
                 forget_unfinished(folder)
             yield lock
 
@@ -208,7 +213,7 @@ class Run:
 
     def remove(self) -> None:
         """Delete what a run consists of and nothing else; a directory that is no run of ours is refused."""
-        self.config()
+        _read_table(self.config_path)
         self.forget_checkpoints()
         written = (self.metrics_path, self.log_path, self.evaluations_path)
         for path in (*written, self.model_path, self.report_path, self.labels_path, self.features_path):
@@ -225,6 +230,13 @@ class Run:
                 lock.path.unlink()
                 self.path.rmdir()
 
+    def _checkpoints(self) -> Path:
+        """The folder of checkpoints, in which old ones are removed: a link could lead to those of another run."""
+        folder = self.path / "checkpoints"
+        if folder.is_symlink():
+            raise StorageError(f"{folder} is a link, not a folder of this run: remove it first")
+        return folder
+
     def forget_checkpoints(self) -> None:
         shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
@@ -233,8 +245,10 @@ class Run:
         return sorted((self.path / "checkpoints").glob("step-*.safetensors"))
 
     def write_checkpoint(self, state: TrainState, fingerprint: str) -> Path:
-        path = self.path / "checkpoints" / f"step-{state.iteration:09d}.safetensors"
-        write_tensors(path, state.tensors(), {**state.meta(), "fingerprint": fingerprint}, "checkpoint")
+        path = self._checkpoints() / f"step-{state.iteration:09d}.safetensors"
+        write_tensors(
+            regular_or_new(path), state.tensors(), {**state.meta(), "fingerprint": fingerprint}, "checkpoint"
+        )
         for old in self.checkpoints()[:-_KEPT_CHECKPOINTS]:
             old.unlink(missing_ok=True)
         return path
@@ -385,11 +399,14 @@ def _cut_back(path: Path, iteration: int) -> None:
 def _json_lines(path: Path) -> Iterable[dict[str, Any]]:
     if not path.exists():
         return
-    for line in path.read_bytes().splitlines():
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            return  # a line cut short by a killed process is the last one
+            if number == len(lines):
+                return  # a process that was killed cut it short
+            raise StorageError(f"{path} is damaged: line {number} is no measurement") from None
         if not isinstance(row, dict) or not all(isinstance(value, int | float) for value in row.values()):
             raise StorageError(f"{path} is damaged: a line of it is no measurement")
         yield row

@@ -80,13 +80,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file of text in UTF-8, whole or not at all."""
-    write_bytes(path, text.encode("utf-8"))
+    with writing_text(path) as file:
+        file.write(text)
 
 
 def forget_unfinished(folder: Path) -> None:
     """Remove what processes that were killed while they wrote have left; nobody may be writing there."""
     for left in folder.glob(f".*{_UNFINISHED}"):
-        left.unlink(missing_ok=True)
+        if not left.is_dir():
+            left.unlink(missing_ok=True)
 
 
 def is_stream(path: Path) -> bool:
@@ -275,7 +277,7 @@ def _replacement(target: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(_mode(target))
         temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):
@@ -289,6 +291,9 @@ def _named(path: Path | int) -> Iterator[None]:
         yield
     except (GediError, BrokenPipeError):
         raise
+    except UnicodeEncodeError as error:  # names of files are bytes, and need not be text
+        culprit = ascii(error.object[max(error.start - 40, 0) : error.end + 40])
+        raise StorageError(f"could not write {path}: {culprit} is no text; is it the name of a file?") from error
     except (OSError, safetensors.SafetensorError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         full = full or "No space left" in str(error)
@@ -300,7 +305,11 @@ def _named(path: Path | int) -> Iterator[None]:
         raise StorageError(f"could not write {name}: {why}{kept}") from error
 
 
-def _umask() -> int:
-    value = os.umask(0)
-    os.umask(value)
-    return value
+def _mode(target: Path) -> int:
+    """Who may read and write a file: as of the one it replaces, which may be private, or as of any new one."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0o077)  # it can only be asked for by setting it; other threads may write files meanwhile
+        os.umask(mask)
+        return 0o666 & ~mask

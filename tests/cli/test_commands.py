@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from forked import failed, gedikit, start
 
+from forked import failed, gedikit, start
 from gedikit.data.toy import moons
 from gedikit.methods import GRAPHS, methods
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from forked import failed, gedikit
 from PIL import Image
+
+from forked import failed, gedikit
 
 NETWORK = '''
 """Mean colours of the four quarters of a picture."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from forked import failed, gedikit
 
+from forked import failed, gedikit
 from gedikit.data.toy import moons
 from gedikit.runs import Run
 

@@ -144,7 +144,6 @@ OPTIONS = {
     "--prior": "0.5,0.5",
     "--device": "cpu",
     "--image-size": 16,
-    "--import": "mine.py",
 }
 
 
@@ -227,10 +226,14 @@ def test_a_run_with_components_of_ones_own_goes_on(own, tmp_path):
 def test_a_file_that_is_gone_is_named(own, plugin, tmp_path):
     out = Path(shutil.copytree(own, tmp_path / "run"))
     text = (out / "config.toml").read_text()
-    (out / "config.toml").write_text(text.replace(str(plugin), str(tmp_path / "gone.py")))
+    gone = tmp_path / "gone" / plugin.name
+    (out / "config.toml").write_text(text.replace(str(plugin), str(gone)))
     done = gedikit("predict", out, "moons", "-o", tmp_path / "out.csv")
-    failed(done, 2, f"needs the components of {tmp_path / 'gone.py'}", "there is no file", str(out / "config.toml"))
+    failed(done, 2, f"needs the components of {gone}", "there is no such file", "--import FILE")
     assert not (tmp_path / "out.csv").exists()
+    done = gedikit("predict", out, "moons", "-o", tmp_path / "out.csv", "--import", plugin)
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(tmp_path / "out.csv")) == 1000
 
 
 def test_what_cannot_be_imported_is_one_sentence(plugin, tmp_path):

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from forked import failed, gedikit, start
 from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.metrics import normalized_mutual_info_score
 
+from forked import failed, gedikit, start
 from gedikit.data.toy import moons
 from gedikit.fitted import FittedModel
 

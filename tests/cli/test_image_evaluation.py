@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from forked import gedikit, start
 from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.metrics import normalized_mutual_info_score, roc_auc_score
 
+from forked import gedikit, start
 from gedikit.evaluation import noise_images
 
 SETTINGS = (

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from forked import failed, gedikit, start
 
+from forked import failed, gedikit, start
 from gedikit.cli import output
 from gedikit.cli.app import app
 from gedikit.data.toy import moons

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forked import failed, gedikit
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from forked import failed, gedikit
 from gedikit import GEDI
 from gedikit.components import settings_of
 from gedikit.config import OBJECTIVES, REGISTRIES, SECTIONS, TABLES, Execution

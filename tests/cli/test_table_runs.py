@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from forked import failed, gedikit, start
 
+from forked import failed, gedikit, start
 from gedikit import GEDI
 from gedikit.runs import RunConfig
 

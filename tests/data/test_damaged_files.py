@@ -209,3 +209,17 @@ def test_columns_with_the_same_name(tmp_path):
     parquet_files.write_table(table, tmp_path / "rows.parquet")
     with pytest.raises(DataError, match="more than one column called 'a'"):
         read_file(tmp_path / "rows.parquet")
+
+
+def test_text_of_a_parquet_file_that_is_no_text(tmp_path):
+    """Arrow reads it without a word, and fails where somebody looks at it."""
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.parquet"
+    whole = pd.DataFrame({"amount": [1.0, 2.0, 3.0, 4.0], "kind": ["here", "there", "here", "there"]}).to_parquet(
+        compression=None
+    )
+    path.write_bytes(whole.replace(b"there", b"th\xffre"))
+    with pytest.raises(DataError, match=r"rows\.parquet is damaged.*UTF8"):
+        read_file(path)
+    with pytest.raises(DataError, match=r"rows\.parquet is damaged.*UTF8"):
+        list(file_blocks(path))

@@ -1,5 +1,6 @@
 """A fault inside a fit, for `--import`: which one is in the environment, so that a resumed run can do without."""
 
+import ctypes
 import gc
 import os
 import resource
@@ -12,12 +13,15 @@ from pathlib import Path
 import psutil
 import torch
 
+from gedikit.cli import inference
 from gedikit.training import step
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
 STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
 LEAK = int(os.environ.get("LEAK", "0"))  # tensors of 16 KiB that each iteration keeps
 made = step.BatchOutputs
+# pictures take most of the time of runs as short as these, and would be what most kills meet
+inference.render = lambda data: f"<!doctype html><title>{len(data.history)} measurements</title>"
 
 
 def at_each_iteration(change):
@@ -74,12 +78,32 @@ elif FAULT == "memory":
 
     leaked = []
 
+    class MallocInfo(ctypes.Structure):
+        """As in malloc.h."""
+
+        _fields_ = [
+            (name, ctypes.c_size_t)
+            for name in (
+                *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+                *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+            )
+        ]
+
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = MallocInfo
+
+    def allocated():
+        """Bytes that were asked of the C library and not given back: without what it keeps for later."""
+        info = mallinfo2()
+        return info.uordblks + info.hblkhd
+
     def look(state, x):
         leaked.extend(torch.ones(4096) for _ in range(LEAK))
         if state.iteration % every == 0:
             gc.collect()
             with Path(os.environ["MEMORY"]).open("a") as file:
-                file.write(f"{state.iteration} {process.memory_info().rss} {sys.getallocatedblocks()}\n")
+                sizes = (process.memory_info().rss, allocated(), sys.getallocatedblocks())
+                file.write(f"{state.iteration} {' '.join(map(str, sizes))}\n")
         return x
 
     at_each_iteration(look)

@@ -15,9 +15,11 @@ from PIL import Image
 from gedikit.data import cifar, idx, sizes
 from gedikit.data.files import file_blocks, read_file
 from gedikit.data.pictures import Unreadable, read_square
-from gedikit.errors import DataError, GediError, StorageError
+from gedikit.data.unpickling import read_pickle
+from gedikit.errors import DataError, GediError, StorageError, UsageError
 from gedikit.runs import RunConfig
 from gedikit.storage import parsed_toml, read_tensors
+from gedikit.symbolic import Constraint, budget
 from gedikit.symbolic.expressions import predicate
 from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name
 
@@ -36,7 +38,8 @@ def written(path: Path, content: bytes | str) -> Path:
 
 
 def refused(read, kind: type[GediError], says: str, megabytes: float = 300.0) -> None:
-    with limited(megabytes * 3, seconds=20) as used, pytest.raises(kind, match=says):
+    room = megabytes * 3 + budget.STACK / 2**20  # a stack has addresses for more than it takes
+    with limited(room, seconds=20) as used, pytest.raises(kind, match=says):
         read()
     assert used.megabytes < megabytes
     assert used.seconds < 10
@@ -57,6 +60,24 @@ def test_columns_of_one_value(tmp_path):
     refused(lambda: read_file(path), DataError, "announces", 10)
 
 
+@pytest.mark.usefixtures("little_memory")
+def test_a_list_of_one_value(tmp_path):
+    """One row, and more values than memory has."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    lists = pyarrow.ListArray.from_arrays([0, 3_000_000], pyarrow.array(np.zeros(3_000_000)))
+    parquet.write_table(pyarrow.table({"a": lists, "b": [1.0]}), tmp_path / "rows.parquet")
+    assert (tmp_path / "rows.parquet").stat().st_size < 100_000
+    refused(lambda: read_file(tmp_path / "rows.parquet"), DataError, "announces", 10)
+
+
+def test_memory_is_that_of_the_container(tmp_path, monkeypatch):
+    whole = sizes.memory()
+    monkeypatch.setattr(sizes, "_LIMITS", (tmp_path / "none", written(tmp_path / "max", "max\n")))
+    assert sizes.memory() >= whole
+    monkeypatch.setattr(sizes, "_LIMITS", (tmp_path / "none", written(tmp_path / "max", "1000000\n")))
+    assert sizes.memory() == 1_000_000
+
+
 def test_blocks_of_one_value_take_the_memory_of_a_block(tmp_path):
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"a": np.arange(4_000_000) % 3, "b": 1.0}).to_parquet(path)
@@ -65,24 +86,50 @@ def test_blocks_of_one_value_take_the_memory_of_a_block(tmp_path):
     assert used.megabytes < 60  # all rows are 64
 
 
-def sheet(cells: str, start: str = "") -> bytes:
-    """A spreadsheet with these cells."""
+SHEET = "xl/worksheets/sheet1.xml"
+
+
+def sheet(cells: str, start: str = "", name: str = SHEET) -> bytes:
+    """A spreadsheet with these cells, in a part of this name."""
     buffer = io.BytesIO()
     pd.DataFrame({"a": [1]}).to_excel(buffer, index=False)
     made = io.BytesIO()
     head = '<?xml version="1.0"?>' + start
     space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     with zipfile.ZipFile(buffer) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as new:
-        for name in old.namelist():
-            own = f"{head}<worksheet {space}><sheetData>{cells}</sheetData></worksheet>".encode()
-            new.writestr(name, own if name == "xl/worksheets/sheet1.xml" else old.read(name))
+        own = f"{head}<worksheet {space}><sheetData>{cells}</sheetData></worksheet>".encode()
+        for part in old.namelist():
+            content = own if part == SHEET else old.read(part).replace(SHEET.encode(), name.encode())
+            new.writestr(name if part == SHEET else part, content)
     return made.getvalue()
 
 
-def test_a_sheet_of_gaps(tmp_path):
-    cells = '<row r="1"><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
-    path = written(tmp_path / "rows.xlsx", sheet(cells))
-    refused(lambda: read_file(path), DataError, r"announces 1099\.5 GB", 50)
+FAR = "XFD1048576"
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        (f'<row r="1048576"><c r="{FAR}"><v>2</v></c></row>', r"announces 1099\.5 GB"),
+        (f'<row><c r="{FAR}"><v>2</v></c></row>', r"announces 1099\.5 GB"),
+        ('<row r="99999999999"><c><v>2</v></c></row>', r"announces 6400\.0 GB"),  # cells that do not say where
+        ('<row r="99999999999.0"><c><v>2</v></c></row>', r"announces 6400\.0 GB"),
+        ('<row r="1e18"><c><v>2</v></c></row>', r"announces 64000000000\.0 GB"),
+    ],
+)
+@pytest.mark.parametrize("name", ["xl/worksheets/sheet1.xml", "xl/other/data.bin"])
+def test_a_sheet_of_gaps(tmp_path, cells, says, name):
+    first = '<row r="1"><c r="A1"><v>1</v></c></row>'
+    path = written(tmp_path / "rows.xlsx", sheet(first + cells, name=name))
+    refused(lambda: read_file(path), DataError, says, 50)
+
+
+def test_a_sheet_that_is_no_sheet_by_name(tmp_path):
+    """The reader finds it all the same, or it would be no hiding place."""
+    name = '<row r="1"><c r="A1" t="inlineStr"><is><t>a</t></is></c></row>'
+    numbers = '<row><c><v>1</v></c></row><row r="4"><c r="A4"><v>2.5</v></c></row>'
+    path = written(tmp_path / "rows.xlsx", sheet(name + numbers, name="xl/other/data.bin"))
+    assert read_file(path).x[[0, 2], 0].tolist() == [1.0, 2.5]  # and a gap between
 
 
 def test_a_sheet_with_entities(tmp_path):
@@ -156,13 +203,70 @@ def test_pickles_run_nothing(tmp_path):
         (
             b"\x80\x02}(X\x04\x00\x00\x00datacnumpy\nndarray\nM\x00\x40M\x00\x0c\x86X\x02\x00\x00\x00u1\x86R"
             b"X\x06\x00\x00\x00labels](K\x01eu.",
-            "more than it has bytes for",  # memory that was never written to
+            "a call of ndarray",  # memory that was never written to
         ),
+        (
+            b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x08\x00\x00\x00punycode\x86R.",
+            "in the encoding 'punycode'",
+        ),
+        (b"\x80\x02cnumpy\nndarray\nK\x05\x85\x81.", "an object of its own"),
     ],
 )
 def test_pickles_that_never_end(tmp_path, content, says):
     path = written(tmp_path / "batch", content)
     refused(lambda: cifar.read_pickles([path], "labels"), DataError, says, 50)
+
+
+def text_op(text: str) -> bytes:
+    return b"X" + struct.pack("<I", len(text)) + text.encode()
+
+
+def type_op(name: str) -> bytes:
+    return b"cnumpy\ndtype\n" + text_op(name) + b"\x89\x88\x87R"
+
+
+def array_op(dtype: bytes, content: bytes, shape: bytes = b"K\x01\x85") -> bytes:
+    rebuilt = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85" + text_op("b") + b"tR"
+    return rebuilt + b"(K\x01" + shape + dtype + b"\x89" + b"C" + bytes([len(content)]) + content + b"tb"
+
+
+PLACE = b"A" * 8
+FIELDS = text_op("a") + b"\x85}" + text_op("a") + type_op("u1") + b"K\x00\x86s"
+NO_FIELDS = b"NN"
+
+
+def type_state(fields: bytes = NO_FIELDS, size: bytes = b"J\xff\xff\xff\xff" * 2, flags: bytes = b"K\x00") -> bytes:
+    return b"(K\x03" + text_op("|") + b"N" + fields + size + flags + b"tb"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        array_op(type_op("O8"), PLACE),  # bytes as pointers
+        array_op(type_op("V8"), PLACE),
+        array_op(type_op("u8") + b"q\x01", PLACE) + b"h\x01" + type_state(flags=b"K\x1b") + b"0",  # later on
+        array_op(type_op("u8") + b"q\x01", PLACE) + b"h\x01" + type_state(FIELDS) + b"0",
+        array_op(type_op("u8") + b"q\x01", PLACE) + b"h\x01" + type_state(size=b"M\xff\xffK\x08") + b"0",
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nJ\xff\xff\xff\x7f\x85" + text_op("b") + b"tR",
+        b"cnumpy\ndtype\n}" + text_op("a") + b"K\x01sb",  # attributes of what is allowed
+        b"c_codecs\nencode\n}" + text_op("__call__") + b"K\x01sb",
+    ],
+)
+def test_pickles_cannot_tell_numpy_where_memory_is(tmp_path, content):
+    """numpy believes a pickle that says that bytes are pointers, and would follow them."""
+    path = written(tmp_path / "batch", b"\x80\x03" + content + b".")
+    refused(lambda: read_pickle(path), DataError, "refused and nothing of it was run", 50)
+
+
+@pytest.mark.parametrize("protocol", range(5))
+@pytest.mark.parametrize("kind", ["u1", "<i4", ">i4", "<f8", ">f8", "?"])
+def test_pickles_of_numbers_are_read(tmp_path, protocol, kind):
+    values = np.arange(6).reshape(2, 3).astype(kind)
+    path = written(tmp_path / "batch", pickle.dumps({"a": values, "b": values.T, "c": values}, protocol))
+    read = read_pickle(path)
+    for name, expected in (("a", values), ("b", values.T), ("c", values)):
+        assert read[name].dtype == pickle.loads(path.read_bytes())[name].dtype  # in the order of this machine
+        assert np.array_equal(read[name], expected)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +363,45 @@ def test_programs_have_libraries(tmp_path):
     asked = ":- use_module(library(lists)).\np(X) :- member(X, [1])."
     (rule,) = RuleFile.read(written(tmp_path / "rules.pl", PROGRAM.format(asked))).rules
     assert rule.constraint.n_tuples == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("p(1) :- length(L, 1000000000), L = [_|_].", "1000000000 parts, and may have 1000000"),
+        ("p(1) :- functor(T, f, 1000000000), T = T.", "1000000000 parts, and may have 1000000"),
+        (
+            'd(0, "aaaa").\nd(N, Y) :- N > 0, M is N - 1, d(M, X), Y is X + X.\np(1) :- d(40, Y).',
+            "not all are numbers",
+        ),
+        ('p(1) :- X is "%999999999d" mod 5.', "not all are numbers"),
+        ("p(1) :- X is exp(10, 400).", "math range error"),
+        ("p(1) :- X is 5 /\\ 2.5.", "unsupported operand"),
+    ],
+)
+def test_programs_of_parts_and_text_without_end(tmp_path, asked, says):
+    refused(lambda: RuleFile.read(written(tmp_path / "r.pl", PROGRAM.format(asked))), DataError, says, 50)
+
+
+@pytest.mark.parametrize(("seconds", "megabytes"), [(1.0, 2000), (60.0, 20)])
+def test_programs_that_no_step_of_ends(monkeypatch, seconds, megabytes):
+    """A term of 2**60 parts that takes up little room until ProbLog looks at all of it, in one step."""
+    monkeypatch.setattr(budget, "MAX_BYTES", megabytes * 10**6)
+    monkeypatch.setattr(budget, "_GRACE", 0.0)
+    terms = "t(0, a).\nt(N, f(X,X)) :- N > 0, M is N - 1, t(M, X).\nok(A) :- digit(A, 1), t(60, X), ground(X)."
+    program = f"nn(digit, [X], Y, [0,1]) :: digit(X, Y).\n{terms}\n"
+
+    def ground() -> None:
+        Constraint.from_program(program, "ok(a)", max_seconds=seconds)
+
+    refused(ground, UsageError, "grounding the program stopped after .* MB larger", 1000)
+
+
+def test_programs_write_nothing(tmp_path, capfd):
+    asked = "p(1) :- write('\x1b[31m'), writeln(x), nl, debugprint(x), cmd_args(X), write(X)."
+    (rule,) = RuleFile.read(written(tmp_path / "rules.pl", PROGRAM.format(asked))).rules
+    assert rule.constraint.n_tuples == 2
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("number", ["2 ** (9 ** 9)", "(9 ^ 99) ^ 99", "1 << 100000000000", '"a" * 9999999999'])

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from PIL import Image
 
 from gedikit.cli.main import run
 from gedikit.cli.spreadsheets import as_it_was, inert
+from gedikit.errors import StorageError
+from gedikit.runs import Run
 
 FORMULAS = ("=1+1", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", "'=1+1", "＝1+1")
 INERT = ("a", "a=b", "'tis", "", " ", "1-2", "007")
@@ -145,33 +148,49 @@ def test_folders_of_groups_stay_where_they_belong(pictures, capsys, cluster):
     labels.write_text(whole)
 
 
-@pytest.mark.parametrize("name", ["report.html", "labels.csv", "log.txt", "metrics.jsonl"])
+WRITTEN = (
+    *("config.toml", "report.html", "labels.csv", "log.txt", "metrics.jsonl", "evaluations.jsonl", "lock"),
+    *("model.safetensors", "features.safetensors", "rules.toml", "rules.pl", "examples.csv", "known-labels.csv"),
+)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
 def test_runs_do_not_write_through_links(table, tmp_path, capsys, name):
     """A run directory of somebody else may lead anywhere."""
-    from gedikit.errors import StorageError
-    from gedikit.runs import Run
-
+    there = shutil.copytree(table / "run", tmp_path / "run")
     mine = tmp_path / "mine"
-    mine.write_text("mine")
-    there = tmp_path / "run"
-    there.mkdir()
-    for path in (table / "run").iterdir():
-        (there / path.name).write_bytes(path.read_bytes())
+    mine.write_bytes((there / name).read_bytes() if (there / name).exists() else b"mine")
+    before = mine.read_bytes()
     (there / name).unlink(missing_ok=True)
     (there / name).symlink_to(mine)
+    assert run(["fit", "--resume", "--out", str(there), "-q"]) == 1
+    assert f"{name} is a link" in capsys.readouterr().err
+    assert mine.read_bytes() == before
     if name in ("log.txt", "metrics.jsonl"):
         with pytest.raises(StorageError, match="is a link"):
             Run(there).append(there / name, "text")
-    else:
-        assert run(["fit", "--resume", "--out", str(there), "-q"]) == 1
-        assert "is a link" in capsys.readouterr().err
-    assert mine.read_text() == "mine"
+        assert mine.read_bytes() == before
+    elif name == "report.html":
+        assert run(["report", str(there)]) == 1
+        assert mine.read_bytes() == before
+
+
+def test_checkpoints_of_others_are_left_alone(tmp_path, capsys):
+    """Old ones are removed where a run has its own."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    theirs.mkdir()
+    mine.mkdir()
+    for step in range(1, 4):
+        (mine / f"step-{step:09d}.safetensors").write_bytes(b"mine")
+    (theirs / "checkpoints").symlink_to(mine)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 2)))
+    asked = ("fit", str(tmp_path / "x.npy"), "--clusters", "2", "--iters", "6", "-q", "--out", str(theirs))
+    assert run([*asked, "--set", "execution.checkpoint_every=2"]) == 1
+    assert "checkpoints is a link" in capsys.readouterr().err
+    assert [path.read_bytes() for path in sorted(mine.iterdir())] == [b"mine"] * 3
 
 
 def test_runs_do_not_wait_for_pipes(tmp_path):
-    from gedikit.errors import StorageError
-    from gedikit.runs import Run
-
     os.mkfifo(tmp_path / "log.txt")
     with pytest.raises(StorageError, match="a pipe"):
         Run(tmp_path).append(tmp_path / "log.txt", "text")

@@ -1,9 +1,9 @@
 """What cannot be meant is refused in a sentence that names it."""
 
-import inspect
 import itertools
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ import torch
 from symbolic_cases import ADDITION, CARRY, DIGITS, addition, carry_query
 
 from gedikit.errors import DataError, UsageError
-from gedikit.symbolic import Constraint, Examples, best_relabelling, name_clusters
+from gedikit.symbolic import Constraint, Examples, best_relabelling, budget, name_clusters
 
 NAIVE = DIGITS + (
     "number([], R, R).\n"
@@ -141,15 +141,38 @@ def test_queries():
         Constraint.from_program("0.3::f.\nq :- f.", "q")
 
 
-def test_terms_nested_too_deeply():
-    Constraint.from_program(DIGITS + "q :- digit(a, 1).", "q")  # ProbLog sets the limit when it is loaded
-    limit = sys.getrecursionlimit()
-    try:
-        sys.setrecursionlimit(len(inspect.stack()) + 200)
-        with pytest.raises(UsageError, match="nested too deeply for ProbLog: give shorter lists"):
-            Constraint.from_program(DIGITS + "q(_) :- digit(a, 1).", f"q([{','.join('x' * 400)}])")
-    finally:
-        sys.setrecursionlimit(limit)
+@pytest.fixture
+def usual_depth() -> Iterator[int]:
+    """Python's own limit; tests that compare with ProbLog load it by themselves."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield 1000
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("usual_depth")
+def test_terms_nested_too_deeply(monkeypatch):
+    asked = (DIGITS + "q(_) :- digit(a, 1).", f"q([{','.join('x' * 2000)}])")
+    assert [v.name for v in Constraint.from_program(*asked).variables] == [
+        "digit(a)"
+    ]  # deeper than Python goes by itself
+    monkeypatch.setattr(budget, "DEPTH", 0)
+    with pytest.raises(UsageError, match="nested too deeply for ProbLog: give shorter lists"):
+        Constraint.from_program(*asked)
+
+
+def test_how_deeply_python_calls_is_as_it_was(monkeypatch, usual_depth):
+    """ProbLog sets it for the whole process when it is loaded, and C code that recurs would overflow its stack."""
+    limit = usual_depth
+    monkeypatch.delitem(sys.modules, "problog", raising=False)
+    loaded = budget.needs("problog", "problog")
+    assert "problog" in sys.modules and loaded.__name__ == "problog"
+    assert sys.getrecursionlimit() == limit
+    Constraint.from_program(DIGITS + "q :- digit(a, 1).", "q")
+    assert sys.getrecursionlimit() == limit
+    with pytest.raises(UsageError):
+        Constraint.from_program(DIGITS + "q :- digit(a, 1).", "other")
+    assert sys.getrecursionlimit() == limit
 
 
 @pytest.mark.parametrize(

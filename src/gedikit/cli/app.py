@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
-from gedikit.cli.request import FitRequest, Imports, LabelsFrom, SpreadsheetSafe, asking_for
+from gedikit.cli.request import FitRequest, Imports, LabelsFrom, RunImports, SpreadsheetSafe, asking_for
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
 
@@ -140,10 +140,9 @@ def settings(
 ) -> None:
     """List everything that --set can change, with defaults and meanings."""
     from gedikit.cli import listing
-    from gedikit.components import import_plugin
+    from gedikit.imports import import_as_asked
 
-    for module in imports or []:
-        import_plugin(module)
+    import_as_asked(imports)
     listing.show_settings(component, as_json=as_json)
 
 
@@ -155,13 +154,16 @@ def predict(
         Path, typer.Option("--output", "-o", help="CSV file to write; - for standard output.", metavar="FILE")
     ],
     device: Device = "auto",
+    imports: RunImports = None,
     spreadsheet_safe: SpreadsheetSafe = False,
     quiet: Quiet = False,
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
     from gedikit.cli import inference
+    from gedikit.imports import import_as_asked
 
     set_output(quiet, False, spreadsheet_safe)
+    import_as_asked(imports)
     inference.predict(run, data, output, device)
 
 
@@ -197,13 +199,16 @@ def sample(
     ] = "buffer",
     seed: Seed = 0,
     device: Device = "auto",
+    imports: RunImports = None,
     spreadsheet_safe: SpreadsheetSafe = False,
     quiet: Quiet = False,
 ) -> None:
     """Generate new rows, with the columns and types of the table that was learned from."""
     from gedikit.cli import inference
+    from gedikit.imports import import_as_asked
 
     set_output(quiet, False, spreadsheet_safe)
+    import_as_asked(imports)
     inference.sample(run, output, n, cluster=cluster, steps=steps, start=start, seed=seed, device=device)
 
 
@@ -232,10 +237,13 @@ def evaluate(
     seed: Seed = 0,
     device: Device = "auto",
     labels_from: LabelsFrom = None,
+    imports: RunImports = None,
 ) -> None:
     """Measure agreement with labels, density and more; prints JSON that says how each figure was computed."""
     from gedikit.cli import inference
+    from gedikit.imports import import_as_asked
 
+    import_as_asked(imports)
     inference.evaluate(
         run,
         data,
@@ -256,19 +264,24 @@ def diagnose(
         str | None,
         typer.Argument(help="Rows to judge the model by, ideally not trained on; the run's own data if not given."),
     ] = None,
+    imports: RunImports = None,
     as_json: Json = False,
 ) -> None:
     """Say which failure mode a run has hit, if any, and what to change."""
     from gedikit.cli import inference
+    from gedikit.imports import import_as_asked
 
+    import_as_asked(imports)
     inference.diagnose(run, data, as_json)
 
 
 @app.command()
-def report(run: RunPath) -> None:
+def report(run: RunPath, imports: RunImports = None) -> None:
     """Write the report of a run again: one HTML file that needs no network."""
     from gedikit.cli import inference
+    from gedikit.imports import import_as_asked
 
+    import_as_asked(imports)
     typer.echo(inference.report(run))
 
 
@@ -277,12 +290,15 @@ def sort(
     run: RunPath,
     out: Annotated[Path, typer.Argument(help="Folder for a sub-folder of each group; made if it is not there.")],
     link: Annotated[bool, typer.Option("--link", help="Link to the pictures, do not copy.", metavar="")] = False,
+    imports: RunImports = None,
     quiet: Quiet = False,
 ) -> None:
     """Copy the pictures of a folder into one folder for each group; nothing is overwritten."""
     from gedikit.cli import sorting
+    from gedikit.imports import import_as_asked
 
     set_output(quiet, False)
+    import_as_asked(imports)
     sorting.sort(run, out, link=link)
 
 
@@ -564,10 +580,9 @@ def bench(
 def methods(imports: Imports = None, as_json: Json = False) -> None:
     """List the methods."""
     from gedikit.cli import listing
-    from gedikit.components import import_plugin
+    from gedikit.imports import import_as_asked
 
-    for module in imports or []:
-        import_plugin(module)
+    import_as_asked(imports)
     listing.show_methods(as_json=as_json)
 
 

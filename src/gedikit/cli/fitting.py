@@ -22,6 +22,7 @@ from gedikit.cli import measuring
 from gedikit.cli.inference import write_predictions, write_report
 from gedikit.cli.loading import (
     check_labels_from,
+    import_to_go_on,
     is_folder,
     keep_features,
     left_out_in_words,
@@ -34,7 +35,7 @@ from gedikit.cli.loading import (
 )
 from gedikit.cli.output import console, detail
 from gedikit.cli.request import FitRequest
-from gedikit.components import import_plugin, merge, parse_assignments
+from gedikit.components import merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
 from gedikit.data import sources
@@ -44,6 +45,7 @@ from gedikit.estimator import GEDI, plan_rows
 from gedikit.evaluation import clustering_metrics
 from gedikit.features import FeatureNetwork
 from gedikit.features.embedding import named_network
+from gedikit.imports import import_as_asked, whole_path
 from gedikit.known import Known
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.locks import DirectoryLock
@@ -149,8 +151,7 @@ class Planned:
 
 def planned(data: str, request: FitRequest) -> Planned:
     """Everything about a run that can be wrong is found wrong here, before a directory is made for it."""
-    for module in request.imports or []:
-        import_plugin(module)
+    import_as_asked(request.imports)
     changes, computed = asked_changes(data, request)
     seed = request.seed_or_first
     n_clusters = request.clusters if request.clusters is not None else sources.default_clusters(data)
@@ -203,7 +204,7 @@ def run_config(
         columns=dataset.columns,
         image_shape=pictures if dataset.x.dtype == np.uint8 else (),
         fingerprint=fingerprint(dataset.x),
-        imports=tuple(_whole_path(module) for module in request.imports or []),
+        imports=tuple(map(whole_path, request.imports or [])),
         plan=made,
         execution=execution,
         encoding=dataset.encoding,
@@ -263,10 +264,6 @@ def _check_early(asked: Asked) -> None:
         check_prior(np.asarray(asked.prior), asked.n_clusters or len(asked.prior))
 
 
-def _whole_path(module: str) -> str:
-    return str(Path(module).resolve()) if module.endswith(".py") else module
-
-
 def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
     from sklearn.cluster import KMeans
 
@@ -278,9 +275,7 @@ def _k_means(data: str, seed: int, x: NDArray[Any]) -> NDArray[Any]:
 def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[Run, RunConfig, sources.Dataset]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to be continued?")
-    given = request.given()
-    if given:
-        raise UsageError(f"--resume continues a run as it was planned: leave out {', '.join(given)}")
+    import_to_go_on(request)
     run = Run(out)
     config = run.config()
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():

@@ -8,6 +8,7 @@ from typing import Any
 from rich.progress import Progress
 
 from gedikit.cli.output import console
+from gedikit.cli.request import FitRequest
 from gedikit.data import sources
 from gedikit.data.duplicates import sketches
 from gedikit.data.folder import Progress as OnProgress
@@ -15,6 +16,7 @@ from gedikit.data.folder import folder_labels, list_pictures
 from gedikit.errors import DataError, UsageError
 from gedikit.features import FeatureNetwork, PictureFeatures, embed, embed_folder, feature_blocks
 from gedikit.fitted import FittedModel
+from gedikit.imports import import_as_asked
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.modalities.image import as_bytes
 from gedikit.runs import Run, RunConfig
@@ -33,6 +35,14 @@ def load_run(path: Path, device: str) -> FittedModel:
             raise DataError(unfinished_in_0_1(path))
         raise DataError(f"{path} is not trained to the end: continue with gedikit fit --resume --out {path}")
     return FittedModel.load(run.model_path, resolve_device(device))
+
+
+def import_to_go_on(request: FitRequest) -> None:
+    """Refuse to change a run that goes on; where its code is now may be said."""
+    given = replace(request, imports=None).given()
+    if given:
+        raise UsageError(f"--resume continues a run as it was planned: leave out {', '.join(given)}")
+    import_as_asked(request.imports)
 
 
 def unfinished_in_0_1(path: Path) -> str:

@@ -16,6 +16,14 @@ Imports = Annotated[
         "--import", metavar="FILE", help="A Python file or module that registers components; may be repeated."
     ),
 ]
+RunImports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="FILE",
+        help="Code of a run that comes from elsewhere, or where its file is now; may be repeated.",
+    ),
+]
 LabelsFrom = Annotated[
     str | None,
     typer.Option(help="folders: names of sub-folders are labels to compare the clusters with.", metavar="folders"),

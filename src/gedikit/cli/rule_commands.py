@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gedikit.cli.request import FitRequest, SpreadsheetSafe, asking_for
+from gedikit.cli.request import FitRequest, RunImports, SpreadsheetSafe, asking_for
 
 rules = typer.Typer(no_args_is_help=True, help="Rules: look at them before training.")
 
@@ -101,11 +101,14 @@ def explain(
     table: TableFile = None,
     worlds: Annotated[int, typer.Option(help="Most probable symbols to show.", metavar="N", min=1)] = 3,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.", metavar="DEVICE")] = "auto",
+    imports: RunImports = None,
     as_json: Json = False,
 ) -> None:
     """Say how probable examples are, and which symbols most probably stand behind them."""
     from gedikit.cli import rules as commands
+    from gedikit.imports import import_as_asked
 
+    import_as_asked(imports)
     commands.explain(run, examples, commands.Places(images, data, table), k=worlds, device=device, as_json=as_json)
 
 

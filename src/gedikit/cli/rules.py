@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from gedikit.callbacks import Callback, ProgressLine
 from gedikit.cli import fitting, measuring
 from gedikit.cli.inference import write_predictions
-from gedikit.cli.loading import load_run, other_rows, read_data, rows_of, title_of
+from gedikit.cli.loading import import_to_go_on, load_run, other_rows, read_data, rows_of, title_of
 from gedikit.cli.output import console, detail
 from gedikit.cli.request import FitRequest
-from gedikit.components import import_plugin
 from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.errors import DataError, Interrupted, Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
 from gedikit.fitted import FittedModel
+from gedikit.imports import import_as_asked
 from gedikit.known import Known
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
@@ -35,7 +35,7 @@ from gedikit.progress import Forecast
 from gedikit.report import ReportData, render
 from gedikit.report.inputs import diagnosed_rows
 from gedikit.report.rules import explain_row, rule_sections, said_of
-from gedikit.runs import Run, RunConfig, RunRecorder
+from gedikit.runs import EXAMPLES, KNOWN_LABELS, Run, RunConfig, RunRecorder
 from gedikit.starts import Starts
 from gedikit.storage import regular_or_new, write_text
 from gedikit.symbolic import Shortcuts, shortcuts
@@ -56,7 +56,6 @@ from gedikit.training.fit import fingerprint
 from gedikit.training.rules import Rules
 
 METHOD = "gedi-symbols"
-EXAMPLES, LABELS = "examples.csv", "known-labels.csv"
 ASSUMED = "assuming that every combination of symbols that satisfies the rules"
 _TOLD = 12
 
@@ -215,8 +214,7 @@ def _planned(
     rules: Path, examples: Path, labels: Path | None, places: Places, request: FitRequest
 ) -> tuple[Task, Asked, Starts]:
     """Everything that can be wrong is found wrong here, before a directory is made."""
-    for module in request.imports or []:
-        import_plugin(module)
+    import_as_asked(request.imports)
     stated = RuleFile.read(rules)
     method = request.method or METHOD
     if not methods[method].needs_examples:
@@ -273,7 +271,7 @@ def _keep(run: Run, rules: Path, examples: Path, labels: Path | None) -> None:
     write_text(run.path / f"rules{rules.suffix}", rules.read_text(encoding="utf-8"))
     write_text(run.path / EXAMPLES, examples.read_text(encoding="utf-8-sig"))
     if labels is not None:
-        write_text(run.path / LABELS, labels.read_text(encoding="utf-8-sig"))
+        write_text(run.path / KNOWN_LABELS, labels.read_text(encoding="utf-8-sig"))
 
 
 def _kept_rules(run: Run) -> RuleFile:
@@ -286,16 +284,14 @@ def _kept_rules(run: Run) -> RuleFile:
 def _resumed(out: Path | None, request: FitRequest) -> tuple[Run, Task]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to be continued?")
-    given = request.given()
-    if given:
-        raise UsageError(f"--resume continues a run as it was planned: leave out {', '.join(given)}")
+    import_to_go_on(request)
     run = Run(out)
     config, stated = run.config(), _kept_rules(run)
     dataset = rows_of(run, config, config.source)
     if fingerprint(dataset.x) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {config.source} now")
     read = ExampleFile.read(run.path / EXAMPLES, stated, _row_of(dataset))
-    labels = run.path / LABELS
+    labels = run.path / KNOWN_LABELS
     learned, known = _learned(stated, read, dataset, labels if labels.exists() else None)
     return run, Task(config, dataset, stated, read, learned, known)
 

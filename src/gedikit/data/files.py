@@ -185,11 +185,24 @@ def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iter
         if rows is None:
             with _reading(path, ".parquet"):
                 # a value that is the same in a billion rows takes next to nothing in a file
-                refuse_beyond_memory(path, file.metadata.num_rows * file.metadata.num_columns * _PER_VALUE)
-                whole = file.read().to_pandas()
+                refuse_beyond_memory(path, _values(file.metadata) * _PER_VALUE)
+                whole = _valid(file.read())
             yield whole
             return
-        yield from _pieces((batch.to_pandas() for batch in file.iter_batches(rows)), path)
+        yield from _pieces(map(_valid, file.iter_batches(rows)), path)
+
+
+def _values(parquet: Any) -> int:
+    """How many there are; a row may have lists of them."""
+    groups = [parquet.row_group(i) for i in range(parquet.num_row_groups)]
+    listed = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
+    return int(max(listed, parquet.num_rows * parquet.num_columns))
+
+
+def _valid(arrow: Any) -> Any:
+    """A table of Arrow as a frame; by itself Arrow looks neither for text that is no UTF-8 nor for wrong places."""
+    arrow.validate(full=True)
+    return arrow.to_pandas()
 
 
 def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterator[Any]:

@@ -1,9 +1,8 @@
 """How much of a file there is to be read, asked before it is: small files can hold more than a machine has."""
 
+import contextlib
 import os
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from xml.parsers import expat
 
@@ -12,12 +11,16 @@ from gedikit.errors import DataError
 _CHUNK = 1 << 20
 _PER_CELL = 64  # bytes of a cell of a spreadsheet as an object
 _PER_LETTER = 8  # bytes that a letter of a spreadsheet's XML becomes at most while it is read
-_CELL = "c"
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))  # of a container
 
 
 def memory() -> int:
-    """Bytes of memory of this machine, whoever uses them now."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Bytes of memory of this machine, or of the container that this process is in, whoever uses them now."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for limit in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # there is none, or it is "max"
+            sizes.append(int(limit.read_text()))
+    return min(sizes)
 
 
 def refuse_beyond_memory(path: Path, n_bytes: int) -> None:
@@ -36,52 +39,66 @@ def check_archive(path: Path, per_byte: int = 1) -> None:
 
 
 def check_spreadsheet(path: Path) -> None:
-    """Refuse sheets that are nearly all gaps and would fill memory with them, and documents with entities."""
+    """Refuse sheets that are nearly all gaps and would fill memory with them, and documents with entities.
+
+    Any part of the archive can be a sheet, whatever its name: all are looked at.
+    """
     check_archive(path, _PER_LETTER)
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
-            if name.startswith("xl/worksheets/") and name.endswith(".xml"):
-                with _as_xml(path):
-                    rows, columns = _extent(archive, name, path)
-                refuse_beyond_memory(path, rows * columns * _PER_CELL)
+            rows, columns = _extent(archive, name, path)
+            refuse_beyond_memory(path, rows * columns * _PER_CELL)
+
+
+class _Extent:
+    """The last row and column that a cell is in: a table has all cells up to there.
+
+    Rows and cells may say where they are; else they follow those before.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.row = self.column = self.rows = self.columns = 0
+
+    def on_start(self, tag: str, attributes: dict[str, str]) -> None:
+        kind, place = tag.rpartition(" ")[2], attributes.get("r", "")
+        if kind == "row":
+            self.row, self.column = _number(place, self.row + 1), 0
+        elif kind == "c":
+            letters = place.rstrip("0123456789")
+            self.column = _column(letters, self.column + 1)
+            self.row = max(self.row, _number(place[len(letters) :], self.row))
+            self.rows, self.columns = max(self.rows, self.row), max(self.columns, self.column)
+
+    def on_doctype(self, *_: object) -> None:
+        raise DataError(f"{self.path} declares entities, as no spreadsheet does: it is refused")
 
 
 def _extent(archive: zipfile.ZipFile, name: str, path: Path) -> tuple[int, int]:
-    """The last row and column that a cell is in: a table has all cells up to there."""
-    last = [0, 0]
+    """How many rows and columns a part of a spreadsheet has, as far as it is XML: no reader comes further."""
+    extent = _Extent(path)
     parser = expat.ParserCreate(namespace_separator=" ")
-
-    def on_start(tag: str, attributes: dict[str, str]) -> None:
-        if tag.rpartition(" ")[2] == _CELL and (place := attributes.get("r")):
-            row, column = _place(place)
-            last[:] = max(last[0], row), max(last[1], column)
-
-    def on_doctype(*_: object) -> None:
-        raise DataError(f"{path} declares entities, as no spreadsheet does: it is refused")
-
-    parser.StartElementHandler = on_start
-    parser.StartDoctypeDeclHandler = on_doctype
-    with archive.open(name) as sheet:
-        while chunk := sheet.read(_CHUNK):
+    parser.StartElementHandler = extent.on_start
+    parser.StartDoctypeDeclHandler = extent.on_doctype
+    with contextlib.suppress(expat.ExpatError), archive.open(name) as part:
+        while chunk := part.read(_CHUNK):
             parser.Parse(chunk)
-    return last[0], last[1]
+    return extent.rows, extent.columns
 
 
-def _place(reference: str) -> tuple[int, int]:
-    """Row and column of a cell such as BC17, from 1 on; (0, 0) of what is none."""
-    letters = reference.rstrip("0123456789").upper()
-    digits = reference[len(letters) :]
-    if not digits or len(digits) > 9 or not 1 <= len(letters) <= 3 or not letters.isascii():
-        return 0, 0
-    column = 0
-    for letter in letters:
-        column = 26 * column + ord(letter) - ord("A") + 1
-    return int(digits), column
-
-
-@contextmanager
-def _as_xml(path: Path) -> Iterator[None]:
+def _number(digits: str, otherwise: int) -> int:
+    """A row, from 1 on; readers take 7.0 for 7."""
     try:
-        yield
-    except expat.ExpatError as error:
-        raise DataError(f"{path} is damaged: a sheet of it is no XML ({error})") from error
+        return int(float(digits))
+    except (ValueError, OverflowError):
+        return otherwise
+
+
+def _column(letters: str, otherwise: int) -> int:
+    """Of A 1, of BC 55."""
+    if not (letters.isascii() and letters.isalpha() and len(letters) <= 3):
+        return otherwise
+    column = 0
+    for letter in letters.upper():
+        column = 26 * column + ord(letter) - ord("A") + 1
+    return column

@@ -1,6 +1,7 @@
-"""What a program may ask of ProbLog: its own libraries, but no files, and no numbers without end.
+"""What a program may ask of ProbLog: its own libraries, but no files, no output, and nothing without end.
 
-ProbLog runs Python files that a program names by use_module, and reads any file that it names by consult.
+ProbLog runs Python files that a program names by use_module, reads any file that it names by consult, and writes
+whatever it is told to the terminal.
 """
 
 import functools
@@ -12,6 +13,7 @@ from gedikit.symbolic.budget import needs
 
 LIBRARIES = ("aggregate", "apply", "assert", "collect", "control", "cut", "lists", "record", "scope", "string")
 MAX_BITS = 4096  # of a number; beyond, a short program fills memory
+MAX_PARTS = 1_000_000  # of a list or a term that is made by saying how many it has
 
 # which argument of a predicate names a file
 _FILES = {
@@ -23,17 +25,39 @@ _FILES = {
     ("_use_module", 3): 1,
     (".", 2): 0,
 }
+# which argument of a predicate says how many parts something is to have
+_SIZES = {("length", 2): 1, ("functor", 3): 2}
+_OUTPUT = ("write", "writeln", "writenl", "nl", "debugprint")
 
 
 def confined_engine() -> Any:
     """An engine of ProbLog for programs that nobody vouches for."""
     engine = needs("problog.engine", "problog").DefaultEngine()
-    known = engine.get_builtins()
-    for (name, arity), place in _FILES.items():
-        number = known.get(f"{name}/{arity}")
-        if number is not None:
-            engine.add_builtin(name, arity, _of_libraries(engine.get_builtin(number), place))
+    for signature, number in engine.get_builtins().items():
+        name, _, digits = signature.rpartition("/")
+        arity, builtin = int(digits), engine.get_builtin(number)
+        if (name, arity) in _FILES:
+            engine.add_builtin(name, arity, _of_libraries(builtin, _FILES[name, arity]))
+        elif (name, arity) in _SIZES:
+            engine.add_builtin(name, arity, _of_few_parts(builtin, _SIZES[name, arity]))
+        elif name in _OUTPUT:
+            engine.add_builtin(name, arity, type(builtin)(_true))  # as before, but nothing is written
     return engine
+
+
+def _of_few_parts(builtin: Callable[..., Any], place: int) -> Callable[..., Any]:
+    @functools.wraps(builtin, updated=())
+    def called(*args: Any, **context: Any) -> Any:
+        size = args[place]
+        if getattr(size, "is_constant", bool)() and isinstance(size.value, int) and size.value > MAX_PARTS:
+            raise UsageError(f"the program asks for something of {size} parts, and may have {MAX_PARTS}")
+        return builtin(*args, **context)
+
+    return called
+
+
+def _true(*_: Any, **_context: Any) -> bool:
+    return True
 
 
 def _of_libraries(builtin: Callable[..., Any], place: int) -> Callable[..., Any]:
@@ -61,25 +85,22 @@ def _library(file: Any) -> str | None:
 def bound_numbers() -> None:
     """Once for all: ProbLog keeps its functions in one table."""
     functions = needs("problog.logic", "problog")._arithmetic_functions
-    for name, bits in (
-        ("**", _bits_of_power),
-        ("^", _bits_of_power),
-        ("<<", _bits_of_shift),
-        ("*", _bits_of_product),
-    ):
-        functions[name, 2] = _bounded(functions[name, 2], bits)
+    for signature, function in functions.items():
+        functions[signature] = _bounded(function, _BITS.get(signature))
 
 
-def _bounded(function: Callable[[Any, Any], Any], bits: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
-    @functools.wraps(function)
-    def called(a: Any, b: Any) -> Any:
-        if not (isinstance(a, int | float) and isinstance(b, int | float)):
-            raise ValueError(f"{a} and {b} are not both numbers")  # ProbLog tells who asked
-        if isinstance(a, int) and isinstance(b, int) and bits(a, b) > MAX_BITS:
+def _bounded(function: Callable[..., Any], bits: Callable[[int, int], int] | None) -> Callable[..., Any]:
+    @functools.wraps(function, updated=())
+    def called(*values: Any) -> Any:
+        if not all(
+            isinstance(value, int | float) for value in values
+        ):  # text can be repeated, joined and formatted
+            raise ValueError(f"{' and '.join(map(str, values))}: not all are numbers")  # ProbLog tells who asked
+        if bits and all(isinstance(value, int) for value in values) and bits(*values) > MAX_BITS:
             raise ValueError(f"a number of more than {MAX_BITS} bits")
         try:
-            return function(a, b)
-        except OverflowError as error:
+            return function(*values)
+        except (OverflowError, TypeError) as error:
             raise ValueError(str(error)) from None
 
     return called
@@ -95,3 +116,11 @@ def _bits_of_shift(a: int, b: int) -> int:
 
 def _bits_of_product(a: int, b: int) -> int:
     return a.bit_length() + b.bit_length()
+
+
+_BITS = {
+    ("**", 2): _bits_of_power,
+    ("^", 2): _bits_of_power,
+    ("<<", 2): _bits_of_shift,
+    ("*", 2): _bits_of_product,
+}

@@ -9,7 +9,7 @@ from math import inf, log
 from typing import Any
 
 from gedikit.errors import UsageError
-from gedikit.symbolic.budget import Budget, needs
+from gedikit.symbolic.budget import Budget, deep, needs
 from gedikit.symbolic.confinement import bound_numbers, confined_engine
 from gedikit.symbolic.formula import FALSE, NEVER, TRUE, All, Fact, Formula, Is, Not, Some, leaves
 from gedikit.symbolic.grounding import Grounder, NotInFragmentError
@@ -29,7 +29,8 @@ class Ground:
 def grounded(program: str, query: str, budget: Budget) -> Ground:
     """What has to hold for the query, as a formula over the inputs of neural predicates."""
     try:
-        return _grounded(program, query, budget)
+        with deep():
+            return budget.spend_on(lambda: _grounded(program, query, budget))
     except RecursionError:
         raise UsageError(
             "the terms of the program or the query are nested too deeply for ProbLog: give shorter lists, or state"
