@@ -13,6 +13,7 @@ from gedikit.data.duplicates import sketches
 from gedikit.data.folder import Progress as OnProgress
 from gedikit.data.folder import folder_labels, list_pictures
 from gedikit.data.shards import is_shards
+from gedikit.data.stored import Index
 from gedikit.errors import DataError, UsageError
 from gedikit.features import FeatureNetwork, PictureFeatures, embed, embed_folder, feature_blocks
 from gedikit.fitted import FittedModel
@@ -69,10 +70,10 @@ def _read_again(run: Run, config: RunConfig, data: str, split: str, labels_from:
         options = reading_options(config, data)
         if labels_from:
             options["labels_from"] = labels_from
-        if sources.picture_shards(data):
-            same = data == config.source  # then the run knows what is in them
-            index = run.index_path if same and run.index_path.exists() else None
-            options["shards"] = replace(config.shards or sources.ShardReading(), index=index)
+        if shards := sources.picture_shards(data):
+            known = run.index_path.exists() and Index.load(run.index_path).is_of(shards)
+            reading = config.shards or sources.ShardReading()
+            options["shards"] = replace(reading, index=run.index_path if known else None)
         return sources.load(data, split=split, seed=config.data_seed, **options)
     if is_folder(data):
         return _folder_with_features(data, config.features, labels_from, keep=run.features_path)

@@ -127,7 +127,7 @@ def list_shards(source: str) -> list[Shard]:
                 f"{place} is a compressed archive, whose members cannot be read one by one: unpack it to a plain "
                 ".tar (pictures are compressed already)"
             )
-    return [Shard(place) for place in places]
+    return [Shard(place if "://" in place else str(Path(place).absolute())) for place in places]
 
 
 def _shards_in(folder: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from gedikit.views.base import Batch
 from gedikit.views.neighbour_walk import NeighbourWalk, walk_level
 
 _SHARE_OF_MEMORY = 0.3
+_HELD = 2**28  # bytes of rows in shards
 
 
 class Pixels(Protocol):
@@ -55,8 +56,12 @@ class StreamedPixels:
 
     data: NDArray[np.uint8] | StoredRows
     device: torch.device
+    often: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are held, sorted
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1), repr=False)
     _ahead: tuple[bytes, Future[Tensor]] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._held = self.data[self.often]
 
     def __len__(self) -> int:
         return len(self.data)
@@ -73,17 +78,23 @@ class StreamedPixels:
         return batch.to(self.device, non_blocking=True)
 
     def _read(self, rows: NDArray[np.int64]) -> Tensor:
-        order = np.argsort(rows)  # a file is read from front to back
         taken = np.empty((len(rows), self.data.shape[1]), dtype=np.uint8)
+        held = np.isin(rows, self.often)
+        taken[held] = self._held[np.searchsorted(self.often, rows[held])]
+        others = np.flatnonzero(~held)
+        order = others[np.argsort(rows[others])]  # a file is read from front to back
         taken[order] = self.data[rows[order]]
         batch = torch.from_numpy(taken)
         return batch.pin_memory() if self.device.type == "cuda" else batch
 
 
-def place(data: Rows, device: torch.device) -> Pixels:
-    """On the device where all bytes fit beside the training, else streamed."""
+def place(data: Rows, device: torch.device, often: NDArray[np.int64] | None = None) -> Pixels:
+    """On the device where all bytes fit beside the training, else streamed; of rows in shards, those are held that
+    are needed `often`."""
     if isinstance(data, StoredRows):
-        return StreamedPixels(data, device)
+        if often is None or len(often) * data.shape[1] > _HELD:
+            return StreamedPixels(data, device)
+        return StreamedPixels(data, device, np.unique(often))
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         if data.nbytes > _SHARE_OF_MEMORY * free:
