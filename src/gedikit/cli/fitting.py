@@ -38,7 +38,7 @@ from gedikit.components import import_plugin, merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
 from gedikit.data import sources
-from gedikit.data.shards import is_shards
+from gedikit.data.shards import PARQUET, is_shards
 from gedikit.data.stored import STOP, Texts, check_bad
 from gedikit.diagnosis import Diagnosis
 from gedikit.errors import Unhealthy, UsageError
@@ -225,7 +225,7 @@ def run_config(
 def _shard_reading(data: str, request: FitRequest) -> sources.ShardReading | None:
     """How shards are read, which only some data are."""
     said = {"--bad-shards": request.bad_shards, "--memory": request.memory, "--index": request.index}
-    if data in sources.BUILTIN or not (is_shards(data) or sources.picture_shards(data)):
+    if data in sources.BUILTIN or not (is_shards(data) or data.lower().endswith(PARQUET)):
         given = [name for name, value in said.items() if value is not None]
         if given:
             raise UsageError(f"{', '.join(given)} is about shards, which {data} is not")
@@ -258,9 +258,18 @@ def _about_pictures(dataset: sources.Dataset, network: FeatureNetwork | None) ->
     if network is not None:
         what = f"{network.name} at {network.size} pixels a side"
         said.append(Decision("features", what, f"asked for: {network.summary}"))
+    if dataset.drawn_from is not None and dataset.drawn_from > len(dataset.x):
+        why = f"drawn by the seed from {dataset.drawn_from:,}, which memory cannot hold"
+        said.append(Decision("rows", f"{len(dataset.x):,} to learn from", why))
     if dataset.skipped:
         why = left_out_in_words(dataset.skipped)
-        said.append(Decision("files", f"{len(dataset.rows)} pictures, {len(dataset.skipped)} left out", why))
+        said.append(
+            Decision(
+                "files",
+                f"{len(dataset.rows)} {'pictures' if dataset.names else 'rows'}, {len(dataset.skipped)} left out",
+                why,
+            )
+        )
     return said
 
 

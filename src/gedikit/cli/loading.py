@@ -74,6 +74,8 @@ def _read_again(run: Run, config: RunConfig, data: str, split: str, labels_from:
             known = run.index_path.exists() and Index.load(run.index_path).is_of(shards)
             reading = config.shards or sources.ShardReading()
             options["shards"] = replace(reading, index=run.index_path if known else None)
+        else:
+            options["shards"] = config.shards
         return sources.load(data, split=split, seed=config.data_seed, **options)
     if is_folder(data):
         return _folder_with_features(data, config.features, labels_from, keep=run.features_path)
@@ -225,6 +227,11 @@ def read_data(
         height, width, channels = dataset.image_shape
         colour = "grey" if channels == 1 else "colour"
         console.print(f"{len(dataset.rows)} pictures read from {data}, as {height} × {width} pixels in {colour}")
+    if dataset.drawn_from is not None and dataset.drawn_from > len(dataset.x):
+        console.print(
+            f"{len(dataset.x):,} of {dataset.drawn_from:,} rows are learned from, as many as --memory allows; "
+            "gedikit predict writes the clusters of all"
+        )
     if dataset.stored is not None:
         size = dataset.stored.nbytes / 1e9
         console.print(f"{size:.1f} GB of pixels stay in the shards and are read when they are needed")

@@ -1,7 +1,8 @@
 """One registry of built-in data sets, one way to load them, files and folders of pictures."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,16 @@ from numpy.typing import NDArray
 
 from gedikit.data import toy
 from gedikit.data.duplicates import sketches
-from gedikit.data.files import ENDINGS, file_blocks, read_file
+from gedikit.data.files import ENDINGS, FileTable, file_blocks, read_file
 from gedikit.data.folder import Progress, folder_blocks, folder_labels, read_folder
 from gedikit.data.official import OFFICIAL, OfficialSet, read_official
 from gedikit.data.parquet_pictures import has_pictures
+from gedikit.data.parquet_tables import Tables, read_tables, table_blocks
 from gedikit.data.pictures import Unreadable
 from gedikit.data.samples import BrokenShard
 from gedikit.data.shards import PARQUET, Shard, is_shards, list_shards
 from gedikit.data.sizes import memory
-from gedikit.data.stored import STOP, Index, read_pictures, read_shards
+from gedikit.data.stored import STOP, Index, read_pictures, read_shards, stop_at
 from gedikit.errors import DataError, UsageError
 from gedikit.rows import Rows, StoredRows, looked_at
 from gedikit.tables import ColumnOptions, TableEncoding
@@ -52,6 +54,7 @@ class Dataset:
     sketches: NDArray[Any] | None = None  # of pictures of a folder: what near-duplicates are found by
     pixels: "Pixels | None" = None  # where x are features of pictures: these
     version: str = ""  # of pictures whose features x are: tells whether they have changed since
+    drawn_from: int | None = None  # rows, where x is some of those of a table
     index: Index | None = None  # of pictures in shards
     stored: StoredRows | None = None  # all rows, where memory does not hold them and x is some of them
     numbers: NDArray[np.int64] | None = None  # which these are
@@ -126,8 +129,8 @@ def load(
     if source in BUILTIN:
         return BUILTIN[source].load(split, seed)
     found = picture_shards(source)
+    how = shards or ShardReading()
     if found:
-        how = shards or ShardReading()
         index, x = read_shards(
             found,
             image_size,
@@ -152,6 +155,15 @@ def load(
             stored=x if isinstance(x, StoredRows) else None,
             numbers=some,
         )
+    tables = table_shards(source, how)
+    if tables is not None:
+        drawn = read_tables(tables, columns, options=options, encoding=encoding, memory=how.memory, seed=seed)
+        return replace(
+            _of_table(source, drawn.table),
+            split=f"{len(drawn.table.x)} of {drawn.n_rows} rows",
+            skipped=drawn.skipped,
+            drawn_from=drawn.n_rows,
+        )
     path = _existing(source)
     if path.is_dir():
         folder = read_folder(path, size=image_size, channels=image_channels, on_progress=on_progress)
@@ -167,9 +179,12 @@ def load(
             folder=path,
             sketches=sketches(folder.images),
         )
-    table = read_file(path, columns, options=options, encoding=encoding)
+    return _of_table(str(path), read_file(path, columns, options=options, encoding=encoding))
+
+
+def _of_table(name: str, table: FileTable) -> Dataset:
     return Dataset(
-        str(path),
+        name,
         table.x,
         table.y,
         image_shape=table.image_shape,
@@ -204,6 +219,15 @@ def blocks(
     if found:
         yield from _shard_blocks(found, image_size, image_channels or 3, bad_shards)
         return
+    tables = table_shards(source, ShardReading(bad=bad_shards))
+    if tables is not None:
+        for table in table_blocks(tables, columns, encoding=encoding):
+            yield Block(table.x, ids=table.ids)
+        if tables.skipped:
+            yield Block(
+                table.x[:0], skipped=tuple(tables.skipped), ids=None if table.ids is None else table.ids[:0]
+            )
+        return
     path = _existing(source)
     if path.is_dir():
         for folder in folder_blocks(path, size=image_size, channels=image_channels):
@@ -223,6 +247,20 @@ def picture_shards(source: str) -> list[Shard]:
         return []
     found = list_shards(source)
     return found if found[0].is_tar or any(map(_holds_pictures, found)) else []
+
+
+def table_shards(source: str, how: ShardReading) -> Tables | None:
+    """A table in several Parquet files, or in one that memory cannot hold."""
+    one = Path(source).suffix.lower() == PARQUET and Path(source).is_file()
+    if source in BUILTIN or not (one or is_shards(source)):
+        return None
+    try:
+        found = Tables(list_shards(source), partial(stop_at, bad=how.bad))
+    except DataError:
+        if one:  # said by who reads files
+            return None
+        raise
+    return None if one and not found.exceeds(how.memory) else found
 
 
 def _holds_pictures(shard: Shard) -> bool:

@@ -223,7 +223,7 @@ def read_pictures(
         for sample, picture in _decoded(shard, size, channels):
             name = _full_name(shard, sample)
             if isinstance(picture, Unreadable) and not sample.other:
-                _stop_at(name, picture, bad)
+                stop_at(name, picture, bad)
             yield name, picture
 
 
@@ -263,7 +263,8 @@ def _full_name(shard: Shard, sample: Sample) -> str:
     return f"{shard.name}/{sample.name}" if sample.name else shard.place
 
 
-def _stop_at(name: str, why: object, bad: str) -> None:
+def stop_at(name: str, why: object, bad: str) -> None:
+    """Refuse what cannot be read, unless it is to be left out."""
     if bad == STOP:
         raise DataError(f"{name}: {why}; --bad-shards {SKIP} leaves out what cannot be read, and lists it")
 
@@ -304,7 +305,7 @@ class _Indexing:
                 if isinstance(picture, Unreadable):
                     name = _full_name(shard, sample)
                     if not sample.other:
-                        _stop_at(name, picture, self.bad)
+                        stop_at(name, picture, self.bad)
                     self.skipped.append((name, str(picture)))
                     continue
                 digest.update(len(sample.content).to_bytes(8, "little") + sample.content)

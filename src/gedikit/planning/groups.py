@@ -106,9 +106,7 @@ class GroupDecisions:
         assert self.starts is not None
         images = self.starts.of_images(image_shape, self.data.border)
         if images.n_looked_at < self.data.n_rows and not self._decided(_LOOKED_AT):
-            why = (
-                f"drawn by the seed from {self.data.n_rows:,}, which memory cannot hold: others start in no group"
-            )
+            why = f"drawn by the seed from {self.data.n_rows:,}, which memory cannot hold: others start in no group"
             self._decide(_LOOKED_AT, f"{images.n_looked_at:,} images", why)
         copies = images.graphs.near_duplicates
         if copies and not self._decided(_NEAR_DUPLICATES):
