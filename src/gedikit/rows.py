@@ -53,6 +53,32 @@ class StoredRows(ABC):
         return self.take(numbers)
 
 
+class SomeHeld(StoredRows):
+    """Stored rows, those of them in memory that are needed often."""
+
+    def __init__(self, rows: StoredRows, often: Int64[np.ndarray, " k"]):
+        """`often` are sorted, each once."""
+        self._rows, self._often, self._held = rows, often, rows[often]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._rows.shape
+
+    @property
+    def fingerprint(self) -> str:
+        return self._rows.fingerprint
+
+    def order(self, generator: np.random.Generator) -> Int64[np.ndarray, " n"]:
+        return self._rows.order(generator)
+
+    def take(self, rows: Int64[np.ndarray, " k"]) -> NDArray[np.uint8]:
+        held = np.isin(rows, self._often)
+        taken = np.empty((len(rows), self.shape[1]), dtype=self.dtype)
+        taken[held] = self._held[np.searchsorted(self._often, rows[held])]
+        taken[~held] = self._rows.take(rows[~held])
+        return taken
+
+
 Rows = NDArray[Any] | StoredRows
 
 

@@ -281,7 +281,7 @@ def asked_changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[
         if value is not None and value < 1:
             raise UsageError(f"{name} must be at least 1, not {value}")
     if request.image_size is not None and request.features is None and not holds_pictures(data):
-        raise UsageError(f"--image-size is for a folder or shards of pictures, which {data} is not")
+        raise UsageError(f"--image-size is for a folder of pictures or shards of them, which {data} is not")
     changes, computed = split_execution(parse_assignments(request.assignments or []))
     if request.iters is not None:
         changes = merge(changes, expand({"optimiser.iterations": request.iters, "optimiser.epochs": 0}))

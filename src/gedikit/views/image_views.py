@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.randomness import Randomness, keys
-from gedikit.rows import Rows, StoredRows
+from gedikit.rows import Rows, SomeHeld, StoredRows
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.base import Batch
 from gedikit.views.neighbour_walk import NeighbourWalk, walk_level
@@ -56,12 +56,8 @@ class StreamedPixels:
 
     data: NDArray[np.uint8] | StoredRows
     device: torch.device
-    often: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are held, sorted
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1), repr=False)
     _ahead: tuple[bytes, Future[Tensor]] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        self._held = self.data[self.often]
 
     def __len__(self) -> int:
         return len(self.data)
@@ -78,11 +74,8 @@ class StreamedPixels:
         return batch.to(self.device, non_blocking=True)
 
     def _read(self, rows: NDArray[np.int64]) -> Tensor:
+        order = np.argsort(rows)  # a file is read from front to back
         taken = np.empty((len(rows), self.data.shape[1]), dtype=np.uint8)
-        held = np.isin(rows, self.often)
-        taken[held] = self._held[np.searchsorted(self.often, rows[held])]
-        others = np.flatnonzero(~held)
-        order = others[np.argsort(rows[others])]  # a file is read from front to back
         taken[order] = self.data[rows[order]]
         batch = torch.from_numpy(taken)
         return batch.pin_memory() if self.device.type == "cuda" else batch
@@ -94,7 +87,7 @@ def place(data: Rows, device: torch.device, often: NDArray[np.int64] | None = No
     if isinstance(data, StoredRows):
         if often is None or len(often) * data.shape[1] > _HELD:
             return StreamedPixels(data, device)
-        return StreamedPixels(data, device, np.unique(often))
+        return StreamedPixels(SomeHeld(data, np.unique(often)), device)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         if data.nbytes > _SHARE_OF_MEMORY * free:
