@@ -115,8 +115,7 @@ def read_tables(
     frame = _together(parts, name).to_pandas()
     table = encoded(frame, encoding_of(frame, columns, options, encoding, name), name)
     if numbers is not None:
-        ids = table.ids if table.ids is not None else frame.iloc[:, :0]
-        table = replace(table, ids=ids.assign(**{_ROW: np.concatenate(seen)}))
+        table = replace(table, ids=table.ids.assign(**{_ROW: np.concatenate(seen)}))
     return DrawnTable(table, n, tuple(tables.skipped))
 
 

@@ -37,18 +37,23 @@ class BrokenShard(Exception):
 def tar_samples(shard: Shard) -> Iterator[Sample]:
     """As WebDataset has them: what follows each other and has one name up to its first dot belongs together."""
     read = ReadAhead(shard)
-    seen = set[str]()
-    try:
-        found = (member for member in members(read, shard.size) if not _base(member.name).startswith("."))
-        for key, together in groupby(found, lambda member: _key(member.name)):
-            own = list(together)
-            if key in seen:
-                yield from (Sample(member.name, refused="its key is there twice") for member in _shown(own))
-                continue
-            seen.add(key)
-            yield from _of_one_key(own, read)
-    except BrokenArchive as why:
-        raise BrokenShard(str(why)) from None
+    seen, broken = set[str](), list[str]()
+
+    def found() -> Iterator[Member]:
+        try:
+            yield from (member for member in members(read, shard.size) if not _base(member.name).startswith("."))
+        except BrokenArchive as why:  # after what came before it
+            broken.append(str(why))
+
+    for key, together in groupby(found(), lambda member: _key(member.name)):
+        own = list(together)
+        if key in seen:
+            yield from (Sample(member.name, refused="its key is there twice") for member in _shown(own))
+            continue
+        seen.add(key)
+        yield from _of_one_key(own, read)
+    if broken:
+        raise BrokenShard(broken[0])
 
 
 def _of_one_key(own: list[Member], read: Callable[[int, int], bytes]) -> Iterator[Sample]:

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from gedikit.errors import DataError, UsageError
 
@@ -63,13 +63,12 @@ class Shard:
         finally:
             os.close(file)
 
-    def open(self) -> BinaryIO:
+    def open(self) -> Any:
         """The whole file, for readers that look for places in it themselves."""
         if not self.is_remote:
             return Path(self.place).open("rb")
         system, path = self._remote
-        opened: BinaryIO = system.open(path, "rb")
-        return opened
+        return system.open(path, "rb")
 
     @cached_property
     def _remote(self) -> tuple[Any, str]:
