@@ -102,6 +102,8 @@ def test_the_same_from_pattern_range_list_and_folder(tmp_path):
         assert [shard.place for shard in list_shards(str(source))] == expected
     assert [shard.name for shard in list_shards(str(tmp_path / "s-002.tar"))] == ["s-002.tar"]
     assert not is_shards(str(tmp_path / "rows.csv")) and not is_shards("digits")
+    (tmp_path / "holiday.png").touch()
+    assert not is_shards(str(tmp_path)), "a folder of pictures, with something beside them"
 
 
 @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gedikit.data.pictures import is_picture
 from gedikit.errors import DataError, UsageError
 
 TAR, PARQUET, LIST = ".tar", ".parquet", ".txt"
@@ -99,13 +100,13 @@ class ReadAhead:
 
 
 def is_shards(source: str) -> bool:
-    """Whether a source is a set of shards: by its name, or as a folder that holds archives or Parquet files."""
-    if "://" in source or any(letter in source for letter in "*{"):
+    """Whether a source is a set of shards: by its name, or as a folder of archives or Parquet files alone."""
+    path, ending = Path(source), source.lower()
+    if "://" not in source and path.is_dir():
+        return bool(_shards_in(path))
+    if ending.endswith((TAR, LIST, *_COMPRESSED)):
         return True
-    path = Path(source)
-    if path.is_dir():
-        return any(_shards_in(path))
-    return path.name.lower().endswith((TAR, LIST, *_COMPRESSED))
+    return ending.endswith(PARQUET) and not path.is_file() and any(mark in source for mark in ("://", "*", "{"))
 
 
 def list_shards(source: str) -> list[Shard]:
@@ -130,12 +131,15 @@ def list_shards(source: str) -> list[Shard]:
 
 
 def _shards_in(folder: Path) -> list[Path]:
-    """Shards directly in a folder, of the kind there is."""
-    for ending in (TAR, PARQUET):
-        found = [path for path in folder.iterdir() if path.name.lower().endswith(ending)]
-        if found:
-            return found
-    return []
+    """Shards directly in a folder, of the kind there is; none where it holds pictures or further folders."""
+    try:
+        seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except OSError:  # said by who lists pictures
+        return []
+    if any(is_picture(path.suffix.lower()) or path.is_dir() for path in seen):
+        return []
+    of_kinds = ([path for path in seen if path.name.lower().endswith(ending)] for ending in (TAR, PARQUET))
+    return next((found for found in of_kinds if found), [])
 
 
 def _listed(path: Path) -> list[str]:

@@ -224,9 +224,7 @@ def blocks(
         for table in table_blocks(tables, columns, encoding=encoding):
             yield Block(table.x, ids=table.ids)
         if tables.skipped:
-            yield Block(
-                table.x[:0], skipped=tuple(tables.skipped), ids=None if table.ids is None else table.ids[:0]
-            )
+            yield Block(table.x[:0], skipped=tuple(tables.skipped), ids=table.ids[:0])
         return
     path = _existing(source)
     if path.is_dir():
