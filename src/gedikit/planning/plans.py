@@ -17,7 +17,7 @@ from gedikit.objectives.base import Stage
 from gedikit.profile import DataProfile
 from gedikit.rows import Rows, blocks
 
-_COMPARED = 65_536  # rows at a time
+_COMPARED = 1024  # rows at a time
 BUDGETS = ("quick", "default", "best")
 AUTO = "auto"
 UNIFORM, GIVEN = "uniform", "given"
