@@ -370,7 +370,8 @@ def test_blocks_of_shards(tmp_path, monkeypatch):
         ("mixed.txt", "both tar archives and Parquet files"),
         ("empty.txt", "names no shard"),
         ("none.txt", "cannot be read as a list of shards"),
-        ("ftq://place/s.tar", "cannot be opened"),
+        ("reference://place/s.tar", "addresses begin with one of"),
+        ("simplecache::memory://place/s.tar", "addresses begin with one of"),
     ],
 )
 def test_sources_that_are_no_shards_are_one_sentence(tmp_path, monkeypatch, source, says):

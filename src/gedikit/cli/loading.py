@@ -1,5 +1,6 @@
 """What commands read: data sets, folders and finished runs."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +76,7 @@ def _read_again(run: Run, config: RunConfig, data: str, split: str, labels_from:
             reading = config.shards or sources.ShardReading()
             options["shards"] = replace(reading, index=run.index_path if known else None)
         else:
-            options["shards"] = config.shards
+            options["shards"] = config.shards or sources.ShardReading(memory=sys.maxsize)  # of an earlier version
         return sources.load(data, split=split, seed=config.data_seed, **options)
     if is_folder(data):
         return _folder_with_features(data, config.features, labels_from, keep=run.features_path)

@@ -17,6 +17,8 @@ TAR, PARQUET, LIST = ".tar", ".parquet", ".txt"
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MOST = 1_000_000  # shards
+# what a list of shards may lead to: fsspec has others that unpack, join and run what they find
+_PROTOCOLS = ("s3", "gs", "gcs", "az", "abfs", "abfss", "hf", "hdfs", "http", "https", "sftp", "file", "memory")
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,15 @@ class Shard:
 
     @cached_property
     def _remote(self) -> tuple[Any, str]:
+        if self.place.split("://")[0] not in _PROTOCOLS:
+            raise UsageError(f"{self.place} cannot be opened: addresses begin with one of {', '.join(_PROTOCOLS)}")
         try:
             import fsspec
         except ImportError:
             raise UsageError(f"reading {self.place} needs fsspec: pip install 'gedikit[remote]'") from None
         try:
             system, path = fsspec.core.url_to_fs(self.place)
-        except (ImportError, ValueError) as error:  # a protocol that needs another package, or is unknown
+        except (ImportError, ValueError) as error:  # a protocol that needs another package
             raise UsageError(f"{self.place} cannot be opened: {error}") from None
         return system, path
 

@@ -1,6 +1,7 @@
 """One registry of built-in data sets, one way to load them, files and folders of pictures."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -240,11 +241,11 @@ def picture_shards(source: str) -> list[Shard]:
     if source in BUILTIN:
         return []
     if Path(source).suffix.lower() == PARQUET and Path(source).is_file():
-        return [Shard(source)] if _holds_pictures(Shard(source)) else []
+        return [Shard(source)] if _hold_pictures([Shard(source)]) else []
     if not is_shards(source):
         return []
     found = list_shards(source)
-    return found if found[0].is_tar or any(map(_holds_pictures, found)) else []
+    return found if found[0].is_tar or _hold_pictures(found) else []
 
 
 def table_shards(source: str, how: ShardReading) -> Tables | None:
@@ -261,11 +262,12 @@ def table_shards(source: str, how: ShardReading) -> Tables | None:
     return None if one and not found.exceeds(how.memory) else found
 
 
-def _holds_pictures(shard: Shard) -> bool:
-    try:
-        return has_pictures(shard)
-    except (BrokenShard, OSError):  # said by who reads it
-        return False
+def _hold_pictures(shards: Sequence[Shard]) -> bool:
+    """Whether Parquet files hold pictures, by the first that can be read."""
+    for shard in shards:
+        with suppress(BrokenShard, OSError):  # said by who reads it
+            return has_pictures(shard)
+    return False
 
 
 def _shard_blocks(shards: Sequence[Shard], size: int, channels: int, bad: str) -> Iterator[Block]:

@@ -135,7 +135,8 @@ class StoredPictures(StoredRows):
 
     def take(self, rows: Int64[np.ndarray, " k"]) -> NDArray[np.uint8]:
         taken = np.empty((len(rows), self.shape[1]), np.uint8)
-        for at, picture in enumerate(self._threads.map(self._read, rows.tolist())):
+        order = np.argsort(rows)  # shards from front to back, and row groups one after the other
+        for at, picture in zip(order, self._threads.map(self._read, rows[order].tolist()), strict=True):
             taken[at] = picture.reshape(-1)
         return taken
 
