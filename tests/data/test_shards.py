@@ -73,12 +73,20 @@ def test_rows_by_number_slice_and_mask(tmp_path):
     assert held.fingerprint == found.fingerprint
 
 
-def test_a_colour_in_the_last_picture_makes_all_of_them_coloured(tmp_path):
-    shown = [*pictures(5), pictures(1, colour=True)[0]]
+@pytest.mark.parametrize("memory", [0, 10**9])
+def test_a_colour_in_the_last_picture_makes_all_of_them_coloured(tmp_path, memory):
+    shown = [*pictures(5), pictures(1, colour=True)[0], pictures(6)[5]]
     write_shards(tmp_path, shown, 3)
-    found = load(tmp_path)
+    found = load(tmp_path, ShardReading(memory=memory))
     assert found.image_shape == (SIDE, SIDE, 3)
-    assert np.array_equal(found.x[0], np.repeat(shown[0].reshape(-1), 3))
+    assert np.array_equal(found.rows[[0, 6]], [np.repeat(shown[i].reshape(-1), 3) for i in (0, 6)])
+    assert np.array_equal(found.rows[5], shown[5].reshape(-1))
+    grey = sources.load(str(tmp_path), image_size=SIDE, image_channels=1, shards=ShardReading(memory=memory))
+    assert np.array_equal(grey.rows[0], shown[0].reshape(-1)) and grey.image_shape == (SIDE, SIDE, 1)
+    coloured = sources.load(
+        str(tmp_path / "s-000.tar"), image_size=SIDE, image_channels=3, shards=ShardReading(memory=memory)
+    )
+    assert np.array_equal(coloured.rows[2], np.repeat(shown[2].reshape(-1), 3))
 
 
 def test_pictures_of_any_size_are_resized_as_those_of_a_folder(tmp_path):

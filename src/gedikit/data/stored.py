@@ -209,10 +209,10 @@ def read_shards(
     stored = StoredPictures(found, size, channels)
     if stored.nbytes > memory:
         return found, stored
-    if pixels is None or (channels == 1 and not found.all_grey):
+    held = 1 if found.all_grey else 3
+    if pixels is None or held > channels:
         return found, stored[:]
-    kept = pixels.reshape(len(stored), -1, 3)[:, :, :channels]
-    return found, np.ascontiguousarray(kept).reshape(stored.shape)
+    return found, (pixels if held == channels else np.repeat(pixels, channels)).reshape(stored.shape)
 
 
 def read_pictures(
@@ -296,9 +296,10 @@ class _Indexing:
     values: dict[str, int] = field(default_factory=dict)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     all_grey: bool = True
+    in_colour: bool = False  # whether the kept pictures have three channels
 
     def made(self) -> tuple[Index, NDArray[np.uint8] | None]:
-        """The index, and the pictures in three channels where they are few."""
+        """The index, and the pictures where they fit: in one channel if all of them are grey, else in three."""
         digest = hashlib.sha256()
         versions = [_version(shard) for shard in self.shards]
         for number, shard in enumerate(self.shards):
@@ -334,10 +335,14 @@ class _Indexing:
         return made, None if self.pixels is None else np.frombuffer(self.pixels, np.uint8)
 
     def _keep(self, picture: NDArray[np.uint8]) -> None:
-        if self.pixels is not None:
-            self.pixels += picture.tobytes()
-            if len(self.pixels) > 3 * self.memory:  # three channels, of which one may be enough
-                self.pixels = None
+        if self.pixels is None:
+            return
+        if not self.all_grey and not self.in_colour:
+            self.pixels = bytearray(np.repeat(np.frombuffer(self.pixels, np.uint8), 3))
+        self.in_colour = not self.all_grey
+        self.pixels += picture.tobytes() if self.in_colour else picture[..., 0].tobytes()
+        if len(self.pixels) > self.memory:
+            self.pixels = None
 
     def _add(self, number: int, shard: Shard, sample: Sample) -> None:
         self.shard.append(number)
