@@ -30,6 +30,7 @@ from gedikit.storage import damaged, read_tensors, write_tensors
 SKIP, STOP = "skip", "stop"  # what is done about shards and members that cannot be read
 _KIND = "index of shards"
 _POOL = 2**27  # bytes of pictures whose row groups are shuffled together
+_AT_ONCE = 1024  # pictures that threads are given together
 _NO_LABEL = -1
 
 
@@ -136,8 +137,10 @@ class StoredPictures(StoredRows):
     def take(self, rows: Int64[np.ndarray, " k"]) -> NDArray[np.uint8]:
         taken = np.empty((len(rows), self.shape[1]), np.uint8)
         order = np.argsort(rows)  # shards from front to back, and row groups one after the other
-        for at, picture in zip(order, self._threads.map(self._read, rows[order].tolist()), strict=True):
-            taken[at] = picture.reshape(-1)
+        for start in range(0, len(rows), _AT_ONCE):
+            some = order[start : start + _AT_ONCE]
+            for at, picture in zip(some, self._threads.map(self._read, rows[some].tolist()), strict=True):
+                taken[at] = picture.reshape(-1)
         return taken
 
     def order(self, generator: np.random.Generator) -> Int64[np.ndarray, " n"]:
