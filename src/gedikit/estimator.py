@@ -36,6 +36,7 @@ from gedikit.modalities import Image
 from gedikit.planning import AUTO, GIVEN, Asked, Decision, Plan, check_rows, plan, split_execution
 from gedikit.presentation import PresentationMixin
 from gedikit.profile import DataProfile, as_rows
+from gedikit.rows import Rows
 from gedikit.starts import Starts
 from gedikit.symbolic import Constraint, Examples, Names, Symbols, names_of
 from gedikit.tables import ColumnOptions, TableEncoding
@@ -351,7 +352,7 @@ class GEDI(
     def fit_planned(
         self,
         plan: Plan,
-        x: NDArray[Any],
+        x: Rows,
         callbacks: Sequence[Callback] = (),
         *,
         encoding: TableEncoding | None = None,
@@ -386,7 +387,7 @@ class GEDI(
         self.fitted_.info["groups"] = groups.tree()
         if rules is not None:
             labelled = () if known is None else known.agreeing(self.fitted_.training_labels)
-            self.fitted_.info["names"] = names_of(rules.placed, self._shown_symbols(rules, x), labelled).tree()
+            self.fitted_.info["names"] = names_of(rules.placed, self._shown_symbols(rules, x[:]), labelled).tree()
         self.n_features_in_ = x.shape[1] if encoding is None else len(encoding.columns)
         if feature_names:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
@@ -628,7 +629,7 @@ class GEDI(
 
 
 def plan_rows(
-    x: NDArray[Any], image_shape: tuple[int, ...], asked: Asked, encoding: TableEncoding | None = None
+    x: Rows, image_shape: tuple[int, ...], asked: Asked, encoding: TableEncoding | None = None
 ) -> tuple[Plan, Starts]:
     """The plan for rows of finite numbers, which may stand for a table, and the partitions it was made from."""
     check_rows(x, asked.n_clusters or 1)

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gedikit.modalities import Scaler
 from gedikit.model import EnergyClassifier, frozen
 from gedikit.outlyingness import OutlierModel
 from gedikit.planning import Plan
+from gedikit.rows import Rows
 from gedikit.samplers import Box, SampleInfo
 from gedikit.storage import damaged, read_tensors, write_tensors
 
@@ -41,6 +42,10 @@ class Predictions:
     second_log_p: NDArray[np.float64]  # of the second most probable cluster; that of the label if there is one only
     log_density: NDArray[np.float64]
     outlier_score: NDArray[np.float64]  # share of the training rows that are less strange
+
+    def of(self, rows: slice | NDArray[np.int64]) -> "Predictions":
+        """The same of some of the rows."""
+        return Predictions(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
     def confidence(self) -> NDArray[np.float64]:
@@ -67,7 +72,7 @@ class FittedModel:
     reference: Float[Tensor, "r d"]  # some training rows, scaled: for diagnosis without the data
     info: dict[str, Any]
     # of the process that trained the model; not saved
-    training_rows: NDArray[Any] | None = None
+    training_rows: Rows | None = None
     training_predictions: Predictions | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,7 +109,7 @@ class FittedModel:
         low, high = self.scaler.inverse(corners)
         return low, high
 
-    def blocks(self, x: NDArray[Any]) -> Iterator[tuple[int, Tensor]]:
+    def blocks(self, x: Rows) -> Iterator[tuple[int, Tensor]]:
         """(number of rows, scaled rows padded to one fixed number), in memory that does not grow with the data.
 
         All passes have the same shape, so what comes out for a row does not depend on the rows beside it.
@@ -118,7 +123,7 @@ class FittedModel:
         """Whether log-densities are log-likelihoods in nats, in the units of the data."""
         return self.log_normaliser is not None
 
-    def evaluate(self, x: NDArray[Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    def evaluate(self, x: Rows) -> Iterator[tuple[Tensor, Tensor]]:
         """(scores of the clusters, log-density), block by block."""
         for n, z in self.blocks(x):
             with torch.inference_mode():
@@ -133,7 +138,7 @@ class FittedModel:
         scores = self.assignment.scores(self.network, features, embedding)
         return scores, self.network.density.log_density(self.network, z, embedding)
 
-    def predictions(self, x: NDArray[Any]) -> Predictions:
+    def predictions(self, x: Rows) -> Predictions:
         """Labels, their probabilities and log-densities of rows."""
         parts = []
         for scores, density in self.evaluate(x):
@@ -145,12 +150,12 @@ class FittedModel:
             torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
         )
         if self.outliers is not None:
-            strange = self.outlier_score(x)
+            strange = self.outlier_score(x[:])
         else:  # before the training rows were looked at, there is nothing to compare with
             strange = self.outlier_score_of(log_density) if len(self.quantiles) else np.zeros(len(x))
         return Predictions(labels.astype(np.int64), first, second, log_density, strange)
 
-    def log_density(self, x: NDArray[Any]) -> NDArray[np.float64]:
+    def log_density(self, x: Rows) -> NDArray[np.float64]:
         """log p(x), or unless `normalised` log p(x) + log Γ; see `_confined` for points outside the domain."""
         return self._collect(x, lambda _, density: density)
 
@@ -175,7 +180,7 @@ class FittedModel:
         within: NDArray[np.float64] = p / p.sum(1, keepdims=True)
         return within
 
-    def labels(self, x: NDArray[Any]) -> NDArray[np.int64]:
+    def labels(self, x: Rows) -> NDArray[np.int64]:
         return self._collect(x, lambda logits, _: logits.argmax(-1)).astype(np.int64)
 
     def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
@@ -220,7 +225,7 @@ class FittedModel:
         at_wall = self.network.log_density(nearest)
         return torch.where(outside > 0, at_wall - 0.5 * outside / self.bandwidth**2, density)
 
-    def _collect(self, x: NDArray[Any], pick: Callable[[Tensor, Tensor], Tensor]) -> NDArray[np.float64]:
+    def _collect(self, x: Rows, pick: Callable[[Tensor, Tensor], Tensor]) -> NDArray[np.float64]:
         parts = [pick(logits, density).cpu().numpy() for logits, density in self.evaluate(x)]
         return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
 

@@ -116,7 +116,7 @@ class PresentationMixin:
         """Rows and what the model says of them: of X, else the training rows as far as they are there."""
         fitted = self._fitted()
         if X is None and fitted.training_rows is not None and fitted.training_predictions is not None:
-            return fitted.training_rows, fitted.training_predictions
+            return fitted.training_rows[:], fitted.training_predictions
         x = fitted.scaler.inverse(fitted.reference.cpu().numpy()) if X is None else self._validated(X)
         return x, fitted.predictions(x)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gedikit.errors import DataError
+from gedikit.rows import Rows, StoredRows
 
 _LOOKED_AT = 4000  # pictures
 _SAME_BORDER = 0.9  # share of border pixels that have one colour
@@ -25,14 +26,15 @@ class DataProfile:
     border: float | None = None  # colour of the border in [−1, 1], where most pictures have the same
 
     @classmethod
-    def of(cls, x: NDArray[Any], image_shape: tuple[int, ...] = ()) -> "DataProfile":
+    def of(cls, x: Rows, image_shape: tuple[int, ...] = ()) -> "DataProfile":
         """Look at rows, and at some of the pictures where rows are pictures."""
         n, d = x.shape
         if not image_shape or int(np.prod(image_shape)) != d or len(x) < 4 or len(image_shape) != 3:
             return cls(n, d, tuple(int(v) for v in image_shape))
         some = np.random.default_rng(0).permutation(n)[:_LOOKED_AT]
         pictures = np.asarray(x[np.sort(some)], dtype=np.float32).reshape(-1, *image_shape)
-        low, high = (0.0, 255.0) if x.dtype == np.uint8 else (float(x.min()), float(x.max()))
+        of_bytes = isinstance(x, StoredRows) or x.dtype == np.uint8
+        low, high = (0.0, 255.0) if of_bytes else (float(np.min(x[:])), float(np.max(x[:])))
         if high <= low:
             return cls(n, d, tuple(int(v) for v in image_shape))
         pictures = (pictures - low) * (2 / (high - low)) - 1

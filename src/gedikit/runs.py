@@ -17,6 +17,7 @@ from typing import Any, Self
 from gedikit import legacy
 from gedikit.components import as_tree
 from gedikit.config import SECTIONS, Execution
+from gedikit.data.sources import ShardReading
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.features import FeatureNetwork, feature_networks
 from gedikit.imports import import_again
@@ -67,6 +68,7 @@ class RunConfig:
     features: FeatureNetwork | None = None  # where rows are features of pictures: what computes them
     labels_from: str = ""  # where labels of pictures come from, if there are any
     beside: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what comes with rows, such as labels
+    shards: ShardReading | None = None  # where rows are in shards: how they are read
 
     def to_toml(self) -> str:
         head = {
@@ -80,7 +82,9 @@ class RunConfig:
             "imports": list(self.imports),
             **({"labels_from": self.labels_from} if self.labels_from else {}),
         }
-        beside = {"beside": self.beside} if self.beside else {}
+        beside: dict[str, Any] = {"beside": self.beside} if self.beside else {}
+        if self.shards is not None:
+            beside["shards"] = {"memory": self.shards.memory, "bad": self.shards.bad}
         pictures = {} if self.features is None else {"features": as_tree(self.features)}
         table = {} if self.encoding is None else {"table": self.encoding.tree()}
         sections = {**_as_sections(self.plan), "execution": as_tree(self.execution)}
@@ -107,6 +111,7 @@ class RunConfig:
                 features=_features(table["features"]) if "features" in table else None,
                 labels_from=table.get("labels_from", ""),
                 beside=table.get("beside", {}),
+                shards=ShardReading(**table["shards"]) if "shards" in table else None,
             )
 
 
@@ -188,6 +193,15 @@ class Run:
         return self.path / "features.safetensors"
 
     @property
+    def _of_the_data(self) -> tuple[Path, ...]:
+        """What is known of the data and took a while to find out."""
+        return self.features_path, self.index_path
+
+    @property
+    def index_path(self) -> Path:
+        return self.path / "index.safetensors"
+
+    @property
     def exists(self) -> bool:
         return self.config_path.exists()
 
@@ -216,7 +230,7 @@ class Run:
         _read_table(self.config_path)
         self.forget_checkpoints()
         written = (self.metrics_path, self.log_path, self.evaluations_path)
-        for path in (*written, self.model_path, self.report_path, self.labels_path, self.features_path):
+        for path in (*written, self.model_path, self.report_path, self.labels_path, *self._of_the_data):
             path.unlink(missing_ok=True)
         self.config_path.unlink()
 
@@ -225,7 +239,8 @@ class Run:
         done = (self.metrics_path, self.log_path, self.evaluations_path, self.model_path, *self.checkpoints())
         if lock.is_held and not any(path.exists() for path in done):
             with contextlib.suppress(OSError):  # other files are there, or it can be read only
-                self.features_path.unlink(missing_ok=True)
+                for path in self._of_the_data:
+                    path.unlink(missing_ok=True)
                 self.config_path.unlink(missing_ok=True)
                 lock.path.unlink()
                 self.path.rmdir()

@@ -19,6 +19,7 @@ from gedikit.partitions.choice import choose_among
 from gedikit.partitions.neighbourhood import Neighbourhood
 from gedikit.partitions.number import choose_number_among
 from gedikit.partitions.telling import telling_columns
+from gedikit.rows import Rows, looked_at
 from gedikit.views.image_similarity import MEASURES
 from gedikit.views.neighbours import NeighbourGraph, neighbour_graph
 
@@ -38,6 +39,19 @@ class Start:
     number: NumberChoice | None = None  # where the number of groups was looked for
     guided: Int64[np.ndarray, " n"] | None = None  # where something is known of rows: a known label is its group
     known: Known | None = None
+    rows: Int64[np.ndarray, " n"] | None = None  # where not all rows were looked at: those that were
+
+    def of_all(self, n_rows: int) -> Int64[np.ndarray, " all"]:
+        """A group for every row of the data; −1 for rows that were not looked at."""
+        if self.rows is None:
+            return self.labels
+        groups = np.full(n_rows, -1, dtype=np.int64)
+        groups[self.rows] = self.labels
+        return groups
+
+    def places(self, rows: Int64[np.ndarray, " r"]) -> Int64[np.ndarray, " _"]:
+        """Where those of some rows that were looked at are among the labels."""
+        return rows if self.rows is None else np.flatnonzero(np.isin(self.rows, rows))
 
     @property
     def labels(self) -> Int64[np.ndarray, " n"]:
@@ -86,7 +100,7 @@ class Starts:
     `near` has who is near whom among the rows, by the way they are scaled, as far as partitions were looked for.
     """
 
-    def __init__(self, x: NDArray[np.generic], seed: int, codes: Sequence[int] = (), known: Known | None = None):
+    def __init__(self, x: Rows, seed: int, codes: Sequence[int] = (), known: Known | None = None):
         self._x, self._seed, self._codes, self._known = x, seed, codes, known
         self.near: dict[str, Neighbourhood] = {}
         self._columns: dict[str, Int64[np.ndarray, " c"]] = {}
@@ -124,7 +138,8 @@ class Starts:
         self, n_clusters: int | None, scaling: str, prior: Sequence[float] | NDArray[np.floating] | None
     ) -> Start:
         def points() -> NDArray[np.float32]:
-            return self.telling(Scaler.fit(self._x, scaling, self._codes).transform(self._x), scaling)
+            x = self._x[:]
+            return self.telling(Scaler.fit(x, scaling, self._codes).transform(x), scaling)
 
         def graph() -> NeighbourGraph:
             return neighbour_graph(points(), torch.Generator().manual_seed(self._seed), max_anchors=_MAX_ANCHORS)
@@ -148,15 +163,19 @@ class Starts:
 class ImageStarts:
     """Partitions of one set of images, each found once, by what parts them best: pixels, outlines, descriptors."""
 
-    def __init__(
-        self, x: NDArray[np.generic], shape: tuple[int, ...], fill: float | None, seed: int, known: Known | None
-    ):
+    def __init__(self, x: Rows, shape: tuple[int, ...], fill: float | None, seed: int, known: Known | None):
         self._x, self._shape, self._fill, self._seed, self._known = x, shape, fill, seed, known
+        self._rows = looked_at(x, seed)
         self._found: dict[tuple[int, tuple[float, ...]], ImageStart] = {}
+
+    @property
+    def n_looked_at(self) -> int:
+        return len(self._x) if self._rows is None else len(self._rows)
 
     @cached_property
     def graphs(self) -> ImageGraphs:
-        return image_graphs(self._x, self._shape, self._fill, self._seed)
+        x = self._x[:] if self._rows is None else self._x[self._rows]
+        return image_graphs(x, self._shape, self._fill, self._seed)
 
     def can_be(self, n_clusters: int) -> bool:
         """Whether there are enough different images to look for so many groups among them."""
@@ -202,7 +221,9 @@ class ImageStarts:
             for by, graph in self.graphs.by.items()
         }
         by = max(found, key=lambda name: found[name].chosen.agreement)
-        return _guided(ImageStart(found[by], similarity=by), self._known, lambda: self.graphs.by[by])
+        return _guided(
+            ImageStart(found[by], rows=self._rows, similarity=by), self._known, lambda: self.graphs.by[by]
+        )
 
 
 AnyStart = TypeVar("AnyStart", bound=Start)

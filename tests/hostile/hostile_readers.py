@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -21,6 +22,9 @@ from scipy.io import savemat
 from gedikit.data import cifar, idx, svhn
 from gedikit.data.files import file_blocks, read_file
 from gedikit.data.pictures import Unreadable, read_square
+from gedikit.data.shards import Shard
+from gedikit.data.sources import blocks
+from gedikit.data.stored import SKIP, read_shards
 from gedikit.errors import GediError
 from gedikit.fitted import FittedModel
 from gedikit.runs import Run, RunConfig
@@ -64,6 +68,25 @@ def rows(path: Path) -> None:
     assert whole.x.ndim == 2 and np.isfinite(whole.x).all()
     blocks = list(file_blocks(path, encoding=whole.encoding))
     assert sum(len(block.x) for block in blocks) == len(whole.x)
+
+
+def shard(path: Path) -> None:
+    """Both ways to read a shard of pictures, with what is broken left out."""
+    seen = sum(len(block.x) for block in blocks(str(path), image_size=16, image_channels=3, bad_shards=SKIP))
+    index, stored = read_shards([Shard(str(path))], 16, 3, memory=0, bad=SKIP)
+    assert stored[:].shape == (len(index.names), 768) and len(index.names) == seen
+
+
+def in_tar(content: bytes, damage: Damage) -> bytes:
+    """Headers with their checksums made right again."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        headers = [member.offset for member in archive]
+    changed = bytearray(damage(content))
+    for at in headers:
+        head = changed[at : at + 512]
+        if len(head) == 512 and any(head):
+            changed[at + 148 : at + 156] = b"%06o\0 " % (sum(head[:148]) + 8 * 32 + sum(head[156:]))
+    return bytes(changed)
 
 
 def run_files(path: Path) -> None:
@@ -179,6 +202,25 @@ def _tensors(path: Path) -> None:
     read_tensors(path, "checkpoint")
 
 
+def _tar(form: int) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
+        for number, kind in enumerate(("PNG", "JPEG", "WEBP")):
+            about = json.dumps({"label": number}).encode()
+            long = "n" * 120 * (number == 2)
+            for ending, raw in ((kind.lower(), picture(kind)), ("json", about)):
+                info = tarfile.TarInfo(f"{long}{number}.{ending}")
+                info.size = len(raw)
+                archive.addfile(info, io.BytesIO(raw))
+    return buffer.getvalue()
+
+
+def _picture_table() -> bytes:
+    raw = [picture("PNG"), picture("JPEG"), picture("GIF", mode="P")] * 2
+    shown = [{"bytes": content, "path": f"{i}.png"} for i, content in enumerate(raw)]
+    return pd.DataFrame({"image": shown, "label": range(6)}).to_parquet(row_group_size=4)
+
+
 def _stored(name: str) -> Callable[[], tuple[bytes, ...]]:
     return lambda: ((CORPUS / name).read_bytes(),)
 
@@ -207,6 +249,8 @@ READERS: Mapping[str, Reader] = {
         ),
     ),
     "parquet": Reader(".parquet", rows, lambda: (frame().to_parquet(),)),
+    "tar shard": Reader(".tar", shard, lambda: tuple(map(_tar, (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))), in_tar),
+    "parquet shard": Reader(".parquet", shard, lambda: (_picture_table(),)),
     "excel": Reader(".xlsx", rows, lambda: (_excel(),), in_zip),
     "png": Reader(
         ".png",

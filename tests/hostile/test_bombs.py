@@ -3,6 +3,7 @@
 import io
 import pickle
 import struct
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from PIL import Image
 from gedikit.data import cifar, idx, sizes
 from gedikit.data.files import file_blocks, read_file
 from gedikit.data.pictures import Unreadable, read_square
+from gedikit.data.shards import Shard
+from gedikit.data.stored import read_shards
 from gedikit.data.unpickling import read_pickle
 from gedikit.errors import DataError, GediError, StorageError, UsageError
 from gedikit.runs import RunConfig
@@ -22,6 +25,7 @@ from gedikit.storage import parsed_toml, read_tensors
 from gedikit.symbolic import Constraint, budget
 from gedikit.symbolic.expressions import predicate
 from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name
+from shard_cases import tar_of
 
 OWNED = "owned"
 
@@ -408,3 +412,41 @@ def test_programs_write_nothing(tmp_path, capfd):
 def test_programs_of_numbers_without_end(tmp_path, number):
     path = written(tmp_path / "rules.pl", PROGRAM.format(f"p(X) :- Y is {number}, X < Y."))
     refused(lambda: RuleFile.read(path), DataError, "4096 bits|numbers", 50)
+
+
+def shard_of(path: Path, bad: str = "stop") -> None:
+    read_shards([Shard(str(path))], 16, 3, memory=0, bad=bad)
+
+
+def test_pictures_in_archives_with_more_pixels_than_bytes(tmp_path):
+    buffer = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(buffer, "PNG")
+    path = written(tmp_path / "s.tar", tar_of([("1.png", buffer.getvalue())]))
+    refused(lambda: shard_of(path), DataError, r"s.tar/1.png: more than 178 million pixels", 30)
+
+
+def header(name: str, size: int, kind: bytes) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.REGTYPE])
+@pytest.mark.parametrize("announced", [2**27, 2**40])
+def test_archives_that_announce_long_names_and_large_files(tmp_path, kind, announced):
+    path = tmp_path / "s.tar"
+    with path.open("wb") as file:
+        file.write(header("1.png", announced, kind))
+        file.truncate(2**27 + 1024)  # no bytes on disk
+    megabytes = 300 if kind == tarfile.REGTYPE and announced == 2**27 else 5  # a file of zeros is no picture
+    refused(lambda: shard_of(path), DataError, "cut short|so long a name|not a picture", megabytes)
+
+
+def test_one_picture_for_a_million_rows(tmp_path):
+    """A value that is the same in all rows of a row group takes next to nothing in a file."""
+    path = tmp_path / "p.parquet"
+    buffer = io.BytesIO()
+    Image.new("L", (600, 600)).save(buffer, "BMP")
+    pd.DataFrame({"image": [buffer.getvalue()] * 3000}).to_parquet(path)
+    assert path.stat().st_size < 100_000
+    refused(lambda: shard_of(path), DataError, "write it with smaller row groups", 150)

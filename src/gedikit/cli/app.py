@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
-from gedikit.cli.request import FitRequest, Imports, LabelsFrom, RunImports, SpreadsheetSafe, asking_for
+from gedikit.cli.request import BadShards, FitRequest, Imports, LabelsFrom, RunImports, SpreadsheetSafe, asking_for
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
 
@@ -23,7 +23,7 @@ Data = Annotated[
     str,
     typer.Argument(
         help="A built-in data set ([bold]gedikit datasets[/]), a .csv, .tsv, .xlsx, .parquet, .npy or .npz file, "
-        "or a folder of pictures."
+        "a folder of pictures, or shards: .tar or .parquet files by a folder, a pattern, a list or an address."
     ),
 ]
 RunPath = Annotated[Path, typer.Argument(help="A run directory made by [bold]gedikit fit[/].")]
@@ -86,7 +86,7 @@ def demo(
 def fit(
     data: Annotated[
         str | None,
-        typer.Argument(help="A built-in data set, a file or a folder of pictures; not needed with --resume."),
+        typer.Argument(help="A built-in data set, a file, a folder of pictures, shards; not needed with --resume."),
     ] = None,
     *,
     request: FitRequest,
@@ -155,6 +155,7 @@ def predict(
     ],
     device: Device = "auto",
     imports: RunImports = None,
+    bad_shards: BadShards = None,
     spreadsheet_safe: SpreadsheetSafe = False,
     quiet: Quiet = False,
 ) -> None:
@@ -164,7 +165,7 @@ def predict(
 
     set_output(quiet, False, spreadsheet_safe)
     import_as_asked(imports)
-    inference.predict(run, data, output, device)
+    inference.predict(run, data, output, device, bad_shards)
 
 
 @app.command()

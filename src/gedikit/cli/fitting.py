@@ -5,7 +5,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ from gedikit.cli import measuring
 from gedikit.cli.inference import write_predictions, write_report
 from gedikit.cli.loading import (
     check_labels_from,
+    holds_pictures,
     import_to_go_on,
-    is_folder,
     keep_features,
     left_out_in_words,
     load_run,
@@ -39,12 +39,15 @@ from gedikit.components import merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
 from gedikit.data import sources
+from gedikit.data.shards import PARQUET, is_shards
+from gedikit.data.stored import STOP, Texts, check_bad
 from gedikit.diagnosis import Diagnosis
 from gedikit.errors import Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
 from gedikit.evaluation import clustering_metrics
 from gedikit.features import FeatureNetwork
 from gedikit.features.embedding import named_network
+from gedikit.fitted import Predictions
 from gedikit.imports import import_as_asked, whole_path
 from gedikit.known import Known
 from gedikit.legacy import FIRST_WITH_PLANS
@@ -62,6 +65,7 @@ from gedikit.training.fit import fingerprint
 from gedikit.views.image_views import batches_per_epoch
 
 _LABELS = "labels"
+_WRITTEN = 65_536  # rows that are written together
 _OF_COLUMNS = ("--columns", "--drop", "--id", "--label", "--types", "--known")
 
 
@@ -76,7 +80,7 @@ def _column_options(request: FitRequest, data: str) -> ColumnOptions:
         raise UsageError("--known and --label are both about the column of labels: give one")
     label = request.label if request.known is None else request.known
     options = ColumnOptions.parse(request.columns, request.drop, request.ids, label, request.types)
-    if options != ColumnOptions() and (data in sources.BUILTIN or is_folder(data)):
+    if options != ColumnOptions() and (data in sources.BUILTIN or holds_pictures(data)):
         said = [name for name in request.given() if name in _OF_COLUMNS]
         raise UsageError(f"{', '.join(said)} is about columns of a table, which {data} is not")
     return options
@@ -128,6 +132,8 @@ def fit(
             try:
                 if config.features is not None:
                     keep_features(run, config.features, dataset)
+                if dataset.index is not None:
+                    dataset.index.save(run.index_path)
                 budgets = cheaper_budgets(config, found.asked)
                 verdict, rows = _train(run, lock, config, dataset, evaluate_every, budgets, found.starts)
             except Exception:
@@ -172,6 +178,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     if network is not None:  # numbers of one network have one unit
         asked = dataclasses.replace(asked, config=merge({"data": {"scaling": "global"}}, dict(asked.config)))
     labels_from = "" if request.labels_from is None else check_labels_from(request.labels_from, data)
+    shards = _shard_reading(data, request)
     dataset = read_data(
         data,
         seed,
@@ -180,16 +187,19 @@ def planned(data: str, request: FitRequest) -> Planned:
         network=network,
         labels_from=labels_from,
         device=execution.device,
+        shards=shards,
     )
     if request.known is not None:
         asked = dataclasses.replace(asked, known=_known_labels(dataset, told=True))
     elif dataset.label_column:
         console.print(f"{dataset.label_column!r} is kept for evaluation and not trained on")
     with console.status("looking for groups") if console.is_terminal else nullcontext():
-        made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
+        made, starts = plan_rows(dataset.rows, dataset.image_shape or (), asked, dataset.encoding)
     made = dataclasses.replace(made, decisions=(*_about_pictures(dataset, network), *made.decisions))
     config = run_config(data, request, dataset, made, execution)
-    config = dataclasses.replace(config, features=network, labels_from=labels_from, beside=_beside(dataset))
+    config = dataclasses.replace(
+        config, features=network, labels_from=labels_from, beside=_beside(dataset), shards=shards
+    )
     return Planned(config, dataset, asked, starts)
 
 
@@ -199,16 +209,35 @@ def run_config(
     """What a run directory says of a plan for rows that were read."""
     pictures = made.config.data.image_shape or dataset.image_shape or ()
     return RunConfig(
-        source=data if data in sources.BUILTIN else str(Path(data).resolve()),
+        source=data if data in sources.BUILTIN or "://" in data else str(Path(data).resolve()),
         data_seed=made.seed,
         columns=dataset.columns,
         image_shape=pictures if dataset.x.dtype == np.uint8 else (),
-        fingerprint=fingerprint(dataset.x),
+        fingerprint=fingerprint(dataset.rows),
         imports=tuple(map(whole_path, request.imports or [])),
         plan=made,
         execution=execution,
         encoding=dataset.encoding,
     )
+
+
+def _shard_reading(data: str, request: FitRequest) -> sources.ShardReading | None:
+    """How shards are read, which only some data are."""
+    said = {"--bad-shards": request.bad_shards, "--memory": request.memory, "--index": request.index}
+    if data in sources.BUILTIN or not (is_shards(data) or data.lower().endswith(PARQUET)):
+        given = [name for name, value in said.items() if value is not None]
+        if given:
+            raise UsageError(f"{', '.join(given)} is about shards, which {data} is not")
+        return None
+    how = sources.ShardReading(
+        bad=check_bad(request.bad_shards or STOP),
+        index=None if request.index is None else Path(request.index),
+    )
+    if request.memory is None:
+        return how
+    if not request.memory >= 0:
+        raise UsageError(f"--memory must not be negative, not {request.memory}")
+    return dataclasses.replace(how, memory=int(request.memory * 1e9))
 
 
 def _known_labels(dataset: sources.Dataset, *, told: bool = False) -> Known | None:
@@ -228,9 +257,18 @@ def _about_pictures(dataset: sources.Dataset, network: FeatureNetwork | None) ->
     if network is not None:
         what = f"{network.name} at {network.size} pixels a side"
         said.append(Decision("features", what, f"asked for: {network.summary}"))
+    if dataset.drawn_from is not None and dataset.drawn_from > len(dataset.x):
+        why = f"drawn by the seed from {dataset.drawn_from:,}, which memory cannot hold"
+        said.append(Decision("rows", f"{len(dataset.x):,} to learn from", why))
     if dataset.skipped:
         why = left_out_in_words(dataset.skipped)
-        said.append(Decision("files", f"{len(dataset.x)} pictures, {len(dataset.skipped)} left out", why))
+        said.append(
+            Decision(
+                "files",
+                f"{len(dataset.rows)} {'pictures' if dataset.names else 'rows'}, {len(dataset.skipped)} left out",
+                why,
+            )
+        )
     return said
 
 
@@ -241,8 +279,8 @@ def asked_changes(data: str, request: FitRequest) -> tuple[dict[str, Any], dict[
     for name, value in (("--iters", request.iters), ("--epochs", request.epochs)):
         if value is not None and value < 1:
             raise UsageError(f"{name} must be at least 1, not {value}")
-    if request.image_size is not None and request.features is None and not is_folder(data):
-        raise UsageError(f"--image-size is for a folder of pictures, which {data} is not")
+    if request.image_size is not None and request.features is None and not holds_pictures(data):
+        raise UsageError(f"--image-size is for a folder of pictures or shards of them, which {data} is not")
     changes, computed = split_execution(parse_assignments(request.assignments or []))
     if request.iters is not None:
         changes = merge(changes, expand({"optimiser.iterations": request.iters, "optimiser.epochs": 0}))
@@ -282,7 +320,7 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
         raise UsageError(unfinished_in_0_1(out))
     dataset = rows_of(run, config, data or config.source)
     source = data or config.source
-    if fingerprint(dataset.x) != config.fingerprint:
+    if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {source} now")
     now = _beside(dataset)
     changed = [name for name, before in config.beside.items() if now.get(name) != before]
@@ -296,7 +334,10 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
 
 def _beside(dataset: sources.Dataset) -> dict[str, str]:
     """Fingerprints of what comes with the rows and goes into outputs; training on the rows does not see it."""
-    found = {_LABELS: dataset.y, "ids": dataset.ids, "names": np.array(dataset.names) if dataset.names else None}
+    names = dataset.all_names
+    letters = names.letters if isinstance(names, Texts) else np.array(names) if names else None
+    labels = dataset.y if dataset.index is None else dataset.index.labels
+    found = {_LABELS: labels, "ids": dataset.ids, "names": letters}
     return {name: _fingerprint_of_values(values) for name, values in found.items() if values is not None}
 
 
@@ -335,12 +376,12 @@ def _train(
             line = stack.enter_context(ProgressLine(console))
             recorder = stack.enter_context(RunRecorder(run, config, lock))
             followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
-            followers += _evaluations(run, config, evaluate_every, len(dataset.x), line)
+            followers += _evaluations(run, config, evaluate_every, len(dataset.rows), line)
             history = run.history(up_to=at)
             encoding = config.encoding
             model.fit_planned(
                 made,
-                dataset.x,
+                dataset.rows,
                 followers,
                 encoding=encoding,
                 feature_names=[] if encoding is None else [column.name for column in encoding.columns],
@@ -355,10 +396,10 @@ def _train(
         lock.check()
         model.save(run.model_path)
     with console.status("writing the report") if console.is_terminal else nullcontext():
-        predictions = fitted.training_predictions or fitted.predictions(dataset.x)
-        block = sources.Block(dataset.x, dataset.names, ids=dataset.ids)
-        rows = write_predictions(fitted, [(block, predictions)], regular_or_new(run.labels_path))
-        verdict = write_report(run, config, fitted, dataset, predictions)
+        predictions = fitted.training_predictions or fitted.predictions(dataset.rows)
+        rows = write_predictions(fitted, _in_blocks(dataset, predictions), regular_or_new(run.labels_path))
+        of_shown = predictions if dataset.numbers is None else predictions.of(dataset.numbers)
+        verdict = write_report(run, config, fitted, dataset, of_shown)
     run.forget_checkpoints()
     sizes = np.bincount(predictions.labels, minlength=fitted.n_clusters)
     console.print(groups_in_words(sizes, "pictures" if dataset.names else "rows"))
@@ -368,6 +409,15 @@ def _train(
     console.print(f"clusters of {rows} {'pictures' if dataset.names else 'rows'}: {run.labels_path}")
     console.print(f"report: {run.report_path}")
     return verdict, rows
+
+
+def _in_blocks(dataset: sources.Dataset, found: Predictions) -> Iterator[tuple[sources.Block, Predictions]]:
+    """What was found of all rows, so many at a time: as text they would take many times the memory."""
+    names = dataset.all_names
+    for start in range(0, len(found.labels), _WRITTEN):
+        some = slice(start, start + _WRITTEN)
+        ids = None if dataset.ids is None else dataset.ids.iloc[some]
+        yield sources.Block(np.empty((0, 0)), names[some], ids=ids), found.of(some)
 
 
 def summary(run: Run, config: RunConfig, verdict: Diagnosis, rows: int, seconds: float) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from gedikit import diagnosis
 from gedikit.cli import measuring
 from gedikit.cli.loading import (
     check_labels_from,
+    holds_pictures,
     image_shape_of,
     is_folder,
     load_run,
@@ -29,6 +30,7 @@ from gedikit.cli.loading import (
 from gedikit.cli.output import cell, console, open_output, open_text_output, output_format, output_name
 from gedikit.data import sources
 from gedikit.data.duplicates import near_duplicates
+from gedikit.data.stored import STOP, check_bad
 from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel, Predictions
 from gedikit.report import ReportData, render
@@ -38,17 +40,18 @@ from gedikit.runs import Run, RunConfig
 from gedikit.storage import regular_or_new, write_text
 
 
-def predict(path: Path, data: str, output: Path, device: str) -> None:
+def predict(path: Path, data: str, output: Path, device: str, bad_shards: str | None = None) -> None:
+    bad = STOP if bad_shards is None else check_bad(bad_shards)
     fitted = load_run(path, device)
     began = time.monotonic()
     config = Run(path).config()
-    blocks = new_blocks(config, data, device)
+    blocks = new_blocks(config, data, device, bad)
     skipped: list[tuple[str, str]] = []
     checked = _checked(blocks, fitted, data, skipped)
     rows = write_predictions(fitted, ((block, fitted.predictions(block.x)) for block in checked), output)
     seconds = max(time.monotonic() - began, 1e-9)
     tell_left_out(skipped)
-    things = "pictures" if is_folder(data) else "rows"
+    things = "pictures" if holds_pictures(data) else "rows"
     console.print(f"{rows} {things} to {output_name(output)} in {seconds:.1f} s ({rows / seconds:,.0f} {things}/s)")
 
 
@@ -173,6 +176,7 @@ def write_report(
             pixels=dataset.pixels,
             duplicates=() if dataset.folder is None else near_duplicates(np.asarray(dataset.sketches)),
             evaluations=tuple(run.evaluations()),
+            of_rows=None if dataset.stored is None else len(dataset.stored),
         )
     )
     write_text(regular_or_new(run.report_path), page)

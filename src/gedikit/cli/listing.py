@@ -162,6 +162,7 @@ def show_datasets() -> None:
         "\nFiles: .npy, .npz (x, and y for evaluation), .csv and .parquet (numeric columns; "
         "a column named label, target, class or y is kept for evaluation).\n"
         "Folders of pictures of any size and format; names of sub-folders are kept for evaluation.\n"
+        "Shards of pictures or rows, of any size: .tar and .parquet files by a folder, a pattern or a list.\n"
         "[bold]gedikit data[/] lists and downloads the image data sets.",
         highlight=False,
     )

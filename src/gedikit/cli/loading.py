@@ -1,5 +1,6 @@
 """What commands read: data sets, folders and finished runs."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from gedikit.data import sources
 from gedikit.data.duplicates import sketches
 from gedikit.data.folder import Progress as OnProgress
 from gedikit.data.folder import folder_labels, list_pictures
+from gedikit.data.shards import is_shards
+from gedikit.data.stored import Index
 from gedikit.errors import DataError, UsageError
 from gedikit.features import FeatureNetwork, PictureFeatures, embed, embed_folder, feature_blocks
 from gedikit.fitted import FittedModel
@@ -60,10 +63,12 @@ def rows_of(run: Run, config: RunConfig, data: str) -> sources.Dataset:
     return _read_again(run, config, data, "train", config.labels_from)
 
 
-def new_blocks(config: RunConfig, data: str, device: str) -> Iterator[sources.Block]:
+def new_blocks(config: RunConfig, data: str, device: str, bad_shards: str) -> Iterator[sources.Block]:
     """Rows for a trained model, piece by piece, in the same form as those it was trained on."""
     if config.features is None:
-        return sources.blocks(data, split="test", seed=config.data_seed, **reading_options(config, data))
+        options = reading_options(config, data)
+        return sources.blocks(data, split="test", seed=config.data_seed, bad_shards=bad_shards, **options)
+    refuse_features_of_shards(data)
     if is_folder(data):
         found = feature_blocks(data, config.features, device=device)
         return (sources.Block(block.x, block.paths, block.skipped) for block in found)
@@ -76,6 +81,12 @@ def _read_again(run: Run, config: RunConfig, data: str, split: str, labels_from:
         options = reading_options(config, data)
         if labels_from:
             options["labels_from"] = labels_from
+        if shards := sources.picture_shards(data):
+            known = run.index_path.exists() and Index.load(run.index_path).is_of(shards)
+            reading = config.shards or sources.ShardReading()
+            options["shards"] = replace(reading, index=run.index_path if known else None)
+        else:
+            options["shards"] = config.shards or sources.ShardReading(memory=sys.maxsize)  # of an earlier version
         return sources.load(data, split=split, seed=config.data_seed, **options)
     if is_folder(data):
         return _folder_with_features(data, config.features, labels_from, keep=run.features_path)
@@ -147,8 +158,9 @@ def reading_options(config: RunConfig, data: str) -> dict[str, Any]:
     """
     if config.image_shape:
         return {"image_size": config.image_shape[0], "image_channels": config.image_shape[2]}
-    if is_folder(data):
-        raise UsageError(f"{data} is a folder of pictures, and the run was trained on rows of numbers")
+    if holds_pictures(data):
+        what = "a folder of pictures" if is_folder(data) else "shards of pictures"
+        raise UsageError(f"{data} is {what}, and the run was trained on rows of numbers")
     return {"columns": config.columns, "encoding": config.encoding}
 
 
@@ -162,7 +174,18 @@ def check_labels_from(asked: str, data: str) -> str:
 
 
 def is_folder(data: str) -> bool:
-    return data not in sources.BUILTIN and Path(data).is_dir()
+    """Whether data are pictures in files of their own."""
+    return data not in sources.BUILTIN and Path(data).is_dir() and not is_shards(data)
+
+
+def holds_pictures(data: str) -> bool:
+    """Whether data are pictures of any size, in files or in shards."""
+    return is_folder(data) or bool(sources.picture_shards(data))
+
+
+def refuse_features_of_shards(data: str) -> None:
+    if sources.picture_shards(data):
+        raise UsageError(f"--features reads pictures in files of their own, and {data} holds them in shards")
 
 
 def image_shape_of(config: RunConfig) -> tuple[int, int, int] | None:
@@ -183,8 +206,11 @@ def read_data(
     network: FeatureNetwork | None = None,
     labels_from: str = "",
     device: str = "auto",
+    shards: sources.ShardReading | None = None,
 ) -> sources.Dataset:
     """The data of a new run; reading many pictures takes a while and says so, and so does what is left out."""
+    if network is not None:
+        refuse_features_of_shards(data)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading pictures", total=None, visible=False)
 
@@ -200,6 +226,7 @@ def read_data(
                 options=options,
                 image_size=image_size,
                 labels_from=labels_from,
+                shards=shards,
                 on_progress=tell,
             )
             if network is not None:
@@ -210,7 +237,15 @@ def read_data(
     if dataset.names and dataset.image_shape:
         height, width, channels = dataset.image_shape
         colour = "grey" if channels == 1 else "colour"
-        console.print(f"{len(dataset.x)} pictures read from {data}, as {height} × {width} pixels in {colour}")
+        console.print(f"{len(dataset.rows)} pictures read from {data}, as {height} × {width} pixels in {colour}")
+    if dataset.drawn_from is not None and dataset.drawn_from > len(dataset.x):
+        console.print(
+            f"{len(dataset.x):,} of {dataset.drawn_from:,} rows are learned from, as many as --memory allows; "
+            "gedikit predict writes the clusters of all"
+        )
+    if dataset.stored is not None:
+        size = dataset.stored.nbytes / 1e9
+        console.print(f"{size:.1f} GB of pixels stay in the shards and are read when they are needed")
     if dataset.encoding is not None:
         console.print(f"columns: {dataset.encoding.summary()}")
         for note in dataset.encoding.notes:

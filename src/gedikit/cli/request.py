@@ -28,6 +28,14 @@ LabelsFrom = Annotated[
     str | None,
     typer.Option(help="folders: names of sub-folders are labels to compare the clusters with.", metavar="folders"),
 ]
+BadShards = Annotated[
+    str | None,
+    typer.Option(
+        help="Shards and members of shards that cannot be read: stop, or skip (and list) them.",
+        metavar="stop|skip",
+        show_default="stop",
+    ),
+]
 SpreadsheetSafe = Annotated[
     bool,
     typer.Option(
@@ -142,6 +150,24 @@ class FitRequest:
         ),
     ] = None
     labels_from: LabelsFrom = None
+    bad_shards: BadShards = None
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            help="GB that rows of shards may take in memory; pictures beyond that are read when they are needed, "
+            "and of a larger table some rows are drawn.",
+            metavar="GB",
+            show_default="a quarter of this machine's",
+        ),
+    ] = None
+    index: Annotated[
+        str | None,
+        typer.Option(
+            help="File that the index of shards is kept in, and read from if it is there.",
+            metavar="FILE",
+            show_default="in the run directory",
+        ),
+    ] = None
     known: Annotated[
         str | None,
         typer.Option(

@@ -61,10 +61,26 @@ def read_file(
     frame = next(_FRAME_READERS[ending](path, text, None), None)
     if frame is None:
         raise DataError(f"{path} has a header but no rows")
-    _check_header(frame, path)
-    if encoding is None and columns:
-        encoding = _of_numbers(frame, columns, path)
-    return _encoded(frame, encoding or TableEncoding.infer(frame, options, str(path)), path)
+    return encoded(frame, encoding_of(frame, columns, options, encoding, str(path)), str(path))
+
+
+def encoding_of(
+    frame: Any,
+    columns: tuple[str, ...],
+    options: ColumnOptions | None,
+    encoding: TableEncoding | None,
+    name: str,
+    *,
+    numbers: bool = False,
+) -> TableEncoding:
+    """How a table is encoded: as it was, by the names of columns of numbers, or as it looks and `options` say.
+
+    With `numbers`, all columns are numbers where nothing is known of them.
+    """
+    _check_header(frame, name)
+    if encoding is None and (columns or numbers):
+        return _of_numbers(frame, columns, name)
+    return encoding or TableEncoding.infer(frame, options, name)
 
 
 def file_blocks(
@@ -81,10 +97,9 @@ def file_blocks(
     text = encoding.text_columns if encoding else ()
     for frame in _FRAME_READERS[ending](path, text, _BLOCK):
         if not first:
-            _check_header(frame, path)
-        if encoding is None:
-            encoding = _of_numbers(frame, columns, path)
-        yield _encoded(frame, encoding, path, first)
+            encoding = encoding_of(frame, columns, None, encoding, str(path), numbers=True)
+        assert encoding is not None
+        yield encoded(frame, encoding, str(path), first)
         first += len(frame)
 
 
@@ -230,10 +245,10 @@ def _pieces(frames: Iterator[Any], path: Path) -> Iterator[Any]:
         yield frame
 
 
-def _encoded(frame: Any, encoding: TableEncoding, path: Path, first: int = 0) -> FileTable:
+def encoded(frame: Any, encoding: TableEncoding, name: str, first: int = 0) -> FileTable:
     """Rows of numbers, with labels and ids set aside."""
     return FileTable(
-        encoding.encode(frame, str(path), first),
+        encoding.encode(frame, name, first),
         encoding.labels(frame),
         encoding.features,
         encoding.label_column(frame),
@@ -242,11 +257,11 @@ def _encoded(frame: Any, encoding: TableEncoding, path: Path, first: int = 0) ->
     )
 
 
-def _check_header(frame: Any, path: Path) -> None:
-    if len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
-        raise DataError(f"the first line of {path} holds numbers, not names: add a line of column names")
+def _check_header(frame: Any, name: str) -> None:
+    if len(frame.columns) and all(_is_number(str(column)) for column in frame.columns):
+        raise DataError(f"the first line of {name} holds numbers, not names: add a line of column names")
     if not len(frame):
-        raise DataError(f"{path} has a header but no rows")
+        raise DataError(f"{name} has a header but no rows")
 
 
 def _is_number(text: str) -> bool:
@@ -257,14 +272,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _of_numbers(frame: Any, columns: tuple[str, ...], path: Path) -> TableEncoding:
+def _of_numbers(frame: Any, columns: tuple[str, ...], name: str) -> TableEncoding:
     """For a model that knows the names of its columns at most; without, all are taken but labels."""
-    names = [str(name) for name in frame.columns]
-    check_names(names, str(path))
+    names = [str(column) for column in frame.columns]
+    check_names(names, name)
     if columns:
         return TableEncoding.of_numbers(columns)
     label = label_column(names)
-    return TableEncoding.of_numbers([name for name in names if name != label])
+    return TableEncoding.of_numbers([column for column in names if column != label])
 
 
 def _finite(table: FileTable, encoding: TableEncoding | None, path: Path, first: int = 0) -> FileTable:

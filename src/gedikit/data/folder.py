@@ -1,25 +1,19 @@
 """A folder of pictures of any size and format as one array."""
 
 import hashlib
-import logging
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from gedikit.data.decoding import each_read
 from gedikit.data.pictures import ENDINGS, Unreadable, is_grey, is_picture, read_square, why_left_out
 from gedikit.errors import DataError, UsageError
 
 _BLOCK = 4096
-_QUEUE = 256  # pictures handed to the threads at a time: an interruption waits for no more than these
-_MOST_THREADS = 8
 Skipped = tuple[tuple[str, str], ...]
 Progress = Callable[[int, int], None]
 
@@ -67,7 +61,7 @@ def read_folder(
 
     Without `channels`, pictures have one if all of them are grey, else three.
     """
-    _check(size, channels)
+    check_size(size, channels)
     listing = list_pictures(root)
     read, all_grey = _read(listing.files, size, channels or 3, on_progress)
     images = read.images
@@ -83,7 +77,7 @@ def folder_blocks(
     root: Path | Listing, *, size: int = 32, channels: int | None = None, block: int = _BLOCK
 ) -> Iterator[ImageFolder]:
     """The same pictures `block` files at a time; a single one is enough."""
-    _check(size, channels)
+    check_size(size, channels)
     listing = root if isinstance(root, Listing) else list_pictures(root)
     files, skipped = listing.files, listing.skipped
     if channels is None:
@@ -101,7 +95,7 @@ def folder_blocks(
     yield replace(held, skipped=held.skipped + skipped)
 
 
-def _check(size: int, channels: int | None) -> None:
+def check_size(size: int, channels: int | None) -> None:
     if size < 8 or size % 4:
         raise UsageError(f"image_size must be a multiple of 4 and at least 8, not {size}")
     if channels not in (None, 1, 3):
@@ -175,33 +169,8 @@ def _read(
 def _pictures(
     files: Sequence[tuple[str, Path]], size: int, channels: int
 ) -> Iterator[tuple[str, NDArray[np.uint8] | Unreadable]]:
-    def read(file: tuple[str, Path]) -> NDArray[np.uint8] | Unreadable:
-        try:
-            return read_square(file[1], size, channels)
-        except Unreadable as why:
-            return why
-
-    with _quiet_pillow(), ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as threads:
-        for start in range(0, len(files), _QUEUE):
-            some = files[start : start + _QUEUE]
-            for (name, _), picture in zip(some, threads.map(read, some), strict=True):
-                yield name, picture
-
-
-@contextmanager
-def _quiet_pillow() -> Iterator[None]:
-    """Pillow warns of large pictures and odd metadata; what matters of it becomes a reason to skip a file."""
-    Image.init()  # before there are threads that would all do it
-    log = logging.getLogger("PIL")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="PIL")
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            yield
-    finally:
-        log.setLevel(level)
+    for (name, _), picture in each_read(files, lambda file: read_square(file[1], size, channels)):
+        yield name, picture
 
 
 def _all_grey(files: Sequence[tuple[str, Path]], size: int) -> bool:

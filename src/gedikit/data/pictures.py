@@ -1,6 +1,7 @@
 """One picture of any size and kind as a small one of 8-bit pixels."""
 
 import contextlib
+import io
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -45,9 +46,12 @@ def why_left_out(ending: str) -> str | None:
     return next((what for what, endings in _OTHERS.items() if ending in endings), None)
 
 
-def read_square(path: Path, size: int, channels: int = 3) -> NDArray[np.uint8]:
-    """The middle of a picture, upright, `size` × `size` × 3 (RGB) or 1 (luma); raises `Unreadable`."""
-    with _opened(path) as image:
+def read_square(picture: Path | bytes, size: int, channels: int = 3) -> NDArray[np.uint8]:
+    """The middle of a picture, upright, `size` × `size` × 3 (RGB) or 1 (luma); raises `Unreadable`.
+
+    The picture is a file, or what one holds.
+    """
+    with _opened(picture) as image:
         return square_of(image, size, channels)
 
 
@@ -66,14 +70,15 @@ def read_small(path: Path, longest: int) -> Image.Image:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
+def _opened(picture: Path | bytes) -> Iterator[Image.Image]:
     """A picture file; whatever goes wrong with it is `Unreadable`."""
     try:
-        if not path.is_file():
-            raise Unreadable("a link that leads nowhere" if path.is_symlink() else "not a regular file")
-        if path.stat().st_size == 0:
+        if isinstance(picture, Path) and not picture.is_file():
+            raise Unreadable("a link that leads nowhere" if picture.is_symlink() else "not a regular file")
+        if not (picture if isinstance(picture, bytes) else picture.stat().st_size):
             raise Unreadable("the file is empty")
-        with Image.open(path, formats=(*_FORMATS, *_optional_formats())) as image:
+        source = io.BytesIO(picture) if isinstance(picture, bytes) else picture
+        with Image.open(source, formats=(*_FORMATS, *_optional_formats())) as image:
             yield image
     except Unreadable:
         raise

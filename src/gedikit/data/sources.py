@@ -1,23 +1,36 @@
 """One registry of built-in data sets, one way to load them, files and folders of pictures."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gedikit.data import toy
 from gedikit.data.duplicates import sketches
-from gedikit.data.files import ENDINGS, file_blocks, read_file
+from gedikit.data.files import ENDINGS, FileTable, file_blocks, read_file
 from gedikit.data.folder import Progress, folder_blocks, folder_labels, read_folder
 from gedikit.data.official import OFFICIAL, OfficialSet, read_official
-from gedikit.errors import UsageError
+from gedikit.data.parquet_pictures import has_pictures
+from gedikit.data.parquet_tables import Tables, read_tables, table_blocks
+from gedikit.data.pictures import Unreadable
+from gedikit.data.samples import BrokenShard
+from gedikit.data.shards import PARQUET, Shard, is_shards, list_shards
+from gedikit.data.sizes import memory
+from gedikit.data.stored import STOP, Index, read_pictures, read_shards, stop_at
+from gedikit.errors import DataError, UsageError
+from gedikit.rows import Rows, StoredRows, looked_at
 from gedikit.tables import ColumnOptions, TableEncoding
 
 FOLDERS = "folders"  # where labels of pictures may come from
 _TOY_SIZE = 1000
 IMAGE_SIZE = 32  # of pictures from a folder, unless another is asked for
+_SHARE_OF_MEMORY = 0.25  # that rows of shards may take, unless it is said
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,29 @@ class Dataset:
     sketches: NDArray[Any] | None = None  # of pictures of a folder: what near-duplicates are found by
     pixels: "Pixels | None" = None  # where x are features of pictures: these
     version: str = ""  # of pictures whose features x are: tells whether they have changed since
+    drawn_from: int | None = None  # rows, where x is some of those of a table
+    index: Index | None = None  # of pictures in shards
+    stored: StoredRows | None = None  # all rows, where memory does not hold them and x is some of them
+    numbers: NDArray[np.int64] | None = None  # which these are
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, to be trained on."""
+        return self.x if self.stored is None else self.stored
+
+    @property
+    def all_names(self) -> Sequence[str]:
+        """Names of all rows."""
+        return self.names if self.stored is None or self.index is None else self.index.names
+
+
+@dataclass(frozen=True)
+class ShardReading:
+    """How shards are read: how much of them is held in memory, and what is done about what cannot be read."""
+
+    memory: int = field(default_factory=lambda: int(_SHARE_OF_MEMORY * memory()))  # bytes of rows
+    bad: str = STOP
+    index: Path | None = None  # where it is kept
 
 
 @dataclass(frozen=True)
@@ -57,7 +93,7 @@ class Block:
     """Some rows of a source, and what is known of them."""
 
     x: NDArray[Any]
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     ids: Any = None  # of the rows of a table: a frame of columns that are passed through
 
@@ -81,9 +117,10 @@ def load(
     image_size: int = IMAGE_SIZE,
     image_channels: int | None = None,
     labels_from: str = "",
+    shards: ShardReading | None = None,
     on_progress: Progress | None = None,
 ) -> Dataset:
-    """A built-in name, a file of rows (an array or a table), or a folder of pictures.
+    """A built-in name, a file of rows (an array or a table), a folder of pictures, or shards of pictures.
 
     A table is encoded as a model knows it, by its `encoding` or the names of its `columns`; else as it looks and
     `options` say. The pictures of a folder become squares of `image_size` pixels a side; without `image_channels`
@@ -92,6 +129,42 @@ def load(
     """
     if source in BUILTIN:
         return BUILTIN[source].load(split, seed)
+    found = picture_shards(source)
+    how = shards or ShardReading()
+    if found:
+        index, x = read_shards(
+            found,
+            image_size,
+            image_channels,
+            memory=how.memory,
+            bad=how.bad,
+            index=how.index,
+            on_progress=on_progress,
+        )
+        some = looked_at(x, seed)
+        numbers = np.arange(len(x)) if some is None else some
+        labels = index.labels
+        return Dataset(
+            source,
+            x[:] if some is None else x[some],
+            None if labels is None else labels[numbers],
+            f"all {len(x)} pictures" if len(numbers) == len(x) else f"{len(numbers)} of {len(x)} pictures",
+            image_shape=(image_size, image_size, x.shape[1] // image_size**2),
+            names=tuple(index.names[i] for i in numbers.tolist()),
+            skipped=index.skipped,
+            index=index,
+            stored=x if isinstance(x, StoredRows) else None,
+            numbers=some,
+        )
+    tables = table_shards(source, how)
+    if tables is not None:
+        drawn = read_tables(tables, columns, options=options, encoding=encoding, memory=how.memory, seed=seed)
+        return replace(
+            _of_table(source, drawn.table),
+            split=f"{len(drawn.table.x)} of {drawn.n_rows} rows",
+            skipped=drawn.skipped,
+            drawn_from=drawn.n_rows,
+        )
     path = _existing(source)
     if path.is_dir():
         folder = read_folder(path, size=image_size, channels=image_channels, on_progress=on_progress)
@@ -107,9 +180,12 @@ def load(
             folder=path,
             sketches=sketches(folder.images),
         )
-    table = read_file(path, columns, options=options, encoding=encoding)
+    return _of_table(str(path), read_file(path, columns, options=options, encoding=encoding))
+
+
+def _of_table(name: str, table: FileTable) -> Dataset:
     return Dataset(
-        str(path),
+        name,
         table.x,
         table.y,
         image_shape=table.image_shape,
@@ -134,10 +210,22 @@ def blocks(
     encoding: TableEncoding | None = None,
     image_size: int = IMAGE_SIZE,
     image_channels: int | None = None,
+    bad_shards: str = STOP,
 ) -> Iterator[Block]:
     """The rows of `source` piece by piece; a file or folder larger than memory is never read whole."""
     if source in BUILTIN:
         yield Block(load(source, split=split, seed=seed).x)
+        return
+    found = picture_shards(source)
+    if found:
+        yield from _shard_blocks(found, image_size, image_channels or 3, bad_shards)
+        return
+    tables = table_shards(source, ShardReading(bad=bad_shards))
+    if tables is not None:
+        for table in table_blocks(tables, columns, encoding=encoding):
+            yield Block(table.x, ids=table.ids)
+        if tables.skipped:
+            yield Block(table.x[:0], skipped=tuple(tables.skipped), ids=table.ids[:0])
         return
     path = _existing(source)
     if path.is_dir():
@@ -146,6 +234,61 @@ def blocks(
         return
     for table in file_blocks(path, columns, encoding=encoding):
         yield Block(table.x, ids=table.ids)
+
+
+def picture_shards(source: str) -> list[Shard]:
+    """The shards of a source that is a set of them, or one; none where it is something else."""
+    if source in BUILTIN:
+        return []
+    if Path(source).suffix.lower() == PARQUET and Path(source).is_file():
+        return [Shard(source)] if _hold_pictures([Shard(source)]) else []
+    if not is_shards(source):
+        return []
+    found = list_shards(source)
+    return found if found[0].is_tar or _hold_pictures(found) else []
+
+
+def table_shards(source: str, how: ShardReading) -> Tables | None:
+    """A table in several Parquet files, or in one that memory cannot hold."""
+    one = Path(source).suffix.lower() == PARQUET and Path(source).is_file()
+    if source in BUILTIN or not (one or is_shards(source)):
+        return None
+    try:
+        found = Tables(list_shards(source), partial(stop_at, bad=how.bad))
+    except DataError:
+        if one:  # said by who reads files
+            return None
+        raise
+    return None if one and not found.exceeds(how.memory) else found
+
+
+def _hold_pictures(shards: Sequence[Shard]) -> bool:
+    """Whether Parquet files hold pictures, by the first that can be read."""
+    for shard in shards:
+        with suppress(BrokenShard, OSError):  # said by who reads it
+            return has_pictures(shard)
+    return False
+
+
+def _shard_blocks(shards: Sequence[Shard], size: int, channels: int, bad: str) -> Iterator[Block]:
+    """Pictures of shards, so many at a time; the last block may have none and says what was left out."""
+    pictures, names, skipped = list[NDArray[Any]](), list[str](), list[tuple[str, str]]()
+    some = False
+    for name, picture in read_pictures(shards, size, channels, bad=bad):
+        if isinstance(picture, Unreadable):
+            skipped.append((name, str(picture)))
+            continue
+        pictures.append(picture.reshape(-1))
+        names.append(name)
+        if len(pictures) == _BLOCK:
+            yield Block(np.stack(pictures), names, tuple(skipped))
+            some = True
+            pictures, names, skipped = [], [], []
+    if not some and not pictures:
+        raise DataError(f"there is no picture in {shards[0].place}{' and the other shards' if shards[1:] else ''}")
+    if pictures or skipped:
+        rows = np.stack(pictures) if pictures else np.empty((0, size * size * channels), np.uint8)
+        yield Block(rows, names, tuple(skipped))
 
 
 def _toy(name: str) -> Callable[[str, int], Dataset]:
@@ -199,6 +342,6 @@ def _existing(source: str) -> Path:
     if not path.is_dir() and path.suffix.lower() not in ENDINGS:
         raise UsageError(
             f"{source!r} is neither a built-in data set ({', '.join(BUILTIN)}), nor an existing folder "
-            f"of pictures, nor a file ending in {', '.join(ENDINGS)}"
+            f"of pictures, nor shards ending in .tar, nor a file ending in {', '.join(ENDINGS)}"
         )
     return path

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gedikit.groups.cells import ColumnValues, column_values, typed
 from gedikit.groups.contrasts import Contrast, Ranked, strongest
+from gedikit.rows import StoredRows
 from gedikit.tables import TableEncoding
 from gedikit.tables.columns import Column
 
@@ -44,7 +45,7 @@ class GroupProfiles:
     @classmethod
     def of(
         cls,
-        rows: Real[np.ndarray, "n d"],
+        rows: Real[np.ndarray, "n d"] | StoredRows,
         groups: Int64[np.ndarray, " n"],
         n_groups: int,
         encoding: TableEncoding | None,
@@ -62,7 +63,7 @@ class GroupProfiles:
         kept = _most_telling(compared)
         profiles = [
             _profile(values, groups, n_groups)
-            for place, values in enumerate(column_values(encoding, rows))
+            for place, values in enumerate(column_values(encoding, rows[:]))
             if place in kept
         ]
         contrasts = []

@@ -56,7 +56,7 @@ class Rivals:
                 second.agreement,
                 float(adjusted_rand_score(choice.chosen.labels, second.labels)),
                 tuple(map(tuple, table.tolist())),
-                tuple(second.labels[some].tolist()),
+                tuple(second.labels[start.places(some)].tolist()),
             )
         if number is not None:
             evidence = NumberEvidence(number.n_clusters, number.runner_up, number.threshold, dict(number.curve))

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, UInt8
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.components import Component, Registry
+from gedikit.errors import UsageError
 from gedikit.modalities.scaling import Scaler
+from gedikit.rows import Rows, StoredRows
 from gedikit.samplers.domain import Box
 
 
@@ -25,9 +26,14 @@ class PreparedData:
     box: Box  # the domain, on the host
     rows: Callable[[Int[Tensor, " k"]], Float[Tensor, "k d"]]  # scaled rows by their numbers, on the host
     image_shape: tuple[int, ...] = ()  # (height, width, channels) where rows are images
-    pixels: UInt8[np.ndarray, "n d"] | None = None  # the rows as bytes, where they are images
+    pixels: UInt8[np.ndarray, "n d"] | StoredRows | None = None  # the rows as bytes, where they are images
 
     def all_rows(self) -> Float[Tensor, "n d"]:
+        if isinstance(self.pixels, StoredRows):
+            raise UsageError(
+                "a part of this plan holds all rows in memory as numbers, which do not fit: give --memory more, "
+                "or leave views, similarity and density of pictures at what the plan chooses"
+            )
         return self.rows(torch.arange(self.n_rows))
 
 
@@ -54,7 +60,7 @@ class Modality(Component):
         """Columns of codes (booleans, categories, marks of gaps), which are centred and not scaled."""
         return ()
 
-    def prepare(self, x: NDArray[Any], generator: torch.Generator) -> PreparedData:
+    def prepare(self, x: Rows, generator: torch.Generator) -> PreparedData:
         raise NotImplementedError
 
     def nearby(self, z: Float[Tensor, "n d"], bandwidth: float, generator: torch.Generator) -> Float[Tensor, "n d"]:

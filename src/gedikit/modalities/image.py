@@ -14,6 +14,7 @@ from gedikit.errors import DataError, UsageError
 from gedikit.modalities.base import Modality, PreparedData, register_modality
 from gedikit.modalities.scaling import Scaler
 from gedikit.randomness import keys
+from gedikit.rows import Rows, StoredRows
 from gedikit.samplers.domain import Box
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.image_views import scaled
@@ -37,9 +38,9 @@ class Image(Modality):
     def image_shape(self) -> tuple[int, ...]:
         return self.shape
 
-    def prepare(self, x: NDArray[Any], generator: torch.Generator) -> PreparedData:  # noqa: ARG002
+    def prepare(self, x: Rows, generator: torch.Generator) -> PreparedData:  # noqa: ARG002
         shape = check_image_shape(self.shape, x.shape[1])
-        scaler, pixels = as_bytes(x)
+        scaler, pixels = (_of_bytes(x.shape[1]), x) if isinstance(x, StoredRows) else as_bytes(x)
         d = x.shape[1]
         box = Box(torch.full((d,), -1.0), torch.full((d,), 1.0))
 
@@ -66,13 +67,17 @@ class Image(Modality):
 
 def as_bytes(x: NDArray[Any]) -> tuple[Scaler, NDArray[np.uint8]]:
     """Pixels as bytes, and the map from the units of x to [−1, 1]: 0 to 255 for bytes, else the range of x."""
-    d = x.shape[1]
     if x.dtype == np.uint8:
-        return Scaler(np.full(d, 127.5), np.full(d, 127.5)), x
+        return _of_bytes(x.shape[1]), x
+    d = x.shape[1]
     low, high = float(x.min()), float(x.max())
     middle, half = (low + high) / 2, (high - low) / 2
     rounded = np.rint((x - low) * (255 / (high - low))).astype(np.uint8)
     return Scaler(np.full(d, middle), np.full(d, half)), rounded
+
+
+def _of_bytes(n_features: int) -> Scaler:
+    return Scaler(np.full(n_features, 127.5), np.full(n_features, 127.5))
 
 
 def check_image_shape(shape: tuple[int, ...], n_features: int) -> tuple[int, int, int]:

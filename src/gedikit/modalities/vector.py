@@ -1,16 +1,17 @@
 """Rows of numbers."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.components import setting
+from gedikit.errors import UsageError
 from gedikit.modalities.base import Modality, PreparedData, register_modality
 from gedikit.modalities.scaling import MODES, Scaler
+from gedikit.rows import Rows, StoredRows
 from gedikit.samplers.domain import Box
 from gedikit.views.neighbour_walk import kernel_bandwidth
 
@@ -30,7 +31,12 @@ class Vector(Modality):
 
     summary: ClassVar[str] = "rows of numbers"
 
-    def prepare(self, x: NDArray[Any], generator: torch.Generator) -> PreparedData:
+    def prepare(self, x: Rows, generator: torch.Generator) -> PreparedData:
+        if isinstance(x, StoredRows):
+            raise UsageError(
+                f"{len(x):,} rows of {x.shape[1]} pixels are more than memory may hold, and as vectors they are "
+                "held there: give --memory more, a larger --image-size, or fewer shards"
+            )
         scaler = Scaler.fit(x, self.scaling, self.codes)
         data = torch.from_numpy(scaler.transform(x))
         bandwidth = kernel_bandwidth(data, generator)

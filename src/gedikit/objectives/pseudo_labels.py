@@ -124,9 +124,11 @@ class PseudoLabels(Objective):
 def labels_by_partition(
     groups: Int64[np.ndarray, " n"], prior: NDArray[np.float64], device: torch.device
 ) -> Float[Tensor, "n c"]:
-    """Each row in its group; the larger groups, which come first, get the more probable labels."""
+    """Each row in its group, zeros for rows in none; larger groups, which come first, have the likelier labels."""
     label = np.argsort(-prior, kind="stable")
-    return one_hot(label[groups], len(prior), device)
+    targets = one_hot(label[groups.clip(min=0)], len(prior), device)
+    targets[torch.from_numpy(groups < 0).to(device)] = 0.0
+    return targets
 
 
 def one_hot(labels: Int64[np.ndarray, " n"], n_clusters: int, device: torch.device) -> Float[Tensor, "n c"]:

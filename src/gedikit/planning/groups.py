@@ -13,7 +13,7 @@ from gedikit.starts import ImageStart, ImageStarts, Start, Starts
 
 _IMAGE_CLUSTERS = 8
 _SHOWN = 8  # shares in a sentence
-_NEAR_DUPLICATES = "near-duplicates"
+_NEAR_DUPLICATES, _LOOKED_AT = "near-duplicates", "looked at for groups"
 
 
 class GroupDecisions:
@@ -37,6 +37,9 @@ class GroupDecisions:
         if named is not None:
             choice, reason = named, ASKED
         self.decisions.append(Decision(what, str(choice), reason))
+
+    def _decided(self, what: str) -> bool:
+        return any(decision.what == what for decision in self.decisions)
 
     def _groups(self, image_shape: tuple[int, ...]) -> tuple[int, NDArray[np.float64], str]:
         """The number of clusters, their shares, and where these are from."""
@@ -102,8 +105,11 @@ class GroupDecisions:
         """Where groups of images are looked for; copies among them are said in the plan."""
         assert self.starts is not None
         images = self.starts.of_images(image_shape, self.data.border)
+        if images.n_looked_at < self.data.n_rows and not self._decided(_LOOKED_AT):
+            why = f"drawn by the seed from {self.data.n_rows:,}, which memory cannot hold: others start in no group"
+            self._decide(_LOOKED_AT, f"{images.n_looked_at:,} images", why)
         copies = images.graphs.near_duplicates
-        if copies and all(decision.what != _NEAR_DUPLICATES for decision in self.decisions):
+        if copies and not self._decided(_NEAR_DUPLICATES):
             why = "images that look the same as another one; they count once where groups are looked for"
             self._decide(_NEAR_DUPLICATES, copies, why)
         return images

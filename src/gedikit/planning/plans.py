@@ -15,7 +15,9 @@ from gedikit.errors import DataError, UsageError
 from gedikit.known import Known
 from gedikit.objectives.base import Stage
 from gedikit.profile import DataProfile
+from gedikit.rows import Rows, blocks
 
+_COMPARED = 1024  # rows at a time
 BUDGETS = ("quick", "default", "best")
 AUTO = "auto"
 UNIFORM, GIVEN = "uniform", "given"
@@ -163,11 +165,12 @@ def check_prior(prior: NDArray[Any] | None, n_clusters: int) -> NDArray[np.float
     return np.asarray(p / p.sum())
 
 
-def check_rows(x: NDArray[Any], n_clusters: int) -> None:
+def check_rows(x: Rows, n_clusters: int) -> None:
     """Refuse data that nothing can be learned from."""
     if len(x) < 2:
         raise DataError(f"n_samples={len(x)}: at least two rows are needed")
     if len(x) < n_clusters:
         raise DataError(f"n_samples={len(x)} should be >= n_clusters={n_clusters}")
-    if np.all(x == x[0]):
+    first = x[0]
+    if all(np.all(block == first) for block in blocks(x, _COMPARED)):
         raise DataError("all rows are the same: there is nothing to learn from constant columns")

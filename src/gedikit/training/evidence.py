@@ -47,7 +47,8 @@ def gain_over_gaussian(
 def evidence_of_start(start: Start, labels: Int64[np.ndarray, " n"]) -> dict[str, float]:
     """How sure the starting partition was, and whether the network ended there."""
     choice = start.choice
-    found = {"kept_of_start": float(adjusted_rand_score(start.labels, labels))}
+    own = labels if start.rows is None else labels[start.rows]
+    found = {"kept_of_start": float(adjusted_rand_score(start.labels, own))}
     if start.known is None or not start.known.guides:  # else rivals are out of the question that labels rule out
         found |= {"start_agreement": choice.chosen.agreement, "start_margin": choice.margin}
         if choice.runner_up is not None:

@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -29,6 +29,7 @@ from gedikit.objectives import Objective, prior_optimum
 from gedikit.objectives.base import Sizes, TrainingData
 from gedikit.outlyingness import OutlierModel
 from gedikit.planning import AUTO, Plan, check_rows
+from gedikit.rows import Rows, StoredRows, looked_at
 from gedikit.samplers import SamplerContext, Source
 from gedikit.starts import Start, Starts
 from gedikit.training.callbacks import Callback, Callbacks, FitView
@@ -38,7 +39,7 @@ from gedikit.training.health import HealthMonitor
 from gedikit.training.islands import look_at_islands
 from gedikit.training.loop import History, train
 from gedikit.training.out_of_memory import out_of_memory
-from gedikit.training.rows import of_all_rows
+from gedikit.training.rows import ROWS_AT_ONCE, of_all_rows
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
 from gedikit.training.step import SAMPLER, TrainStep
@@ -69,7 +70,7 @@ class FitResult:
 
 def fit(
     plan: Plan,
-    x: NDArray[Any],
+    x: Rows,
     *,
     execution: Execution | None = None,
     encoder: nn.Module | None = None,
@@ -111,7 +112,7 @@ class Setup:
 
     plan: Plan
     execution: Execution
-    x: NDArray[Any]
+    x: Rows
     data: PreparedData
     views: Views
     reference: Float[Tensor, "r d"]
@@ -218,11 +219,19 @@ class Setup:
     def _calibrate(self, network: EnergyClassifier) -> None:
         """Give batch normalisations the statistics of all rows; an encoder without any sees blocks of them."""
         if is_batch_normalised(network.encoder):
-            calibrate(network, self.views.points(0, len(self.x)))
+            calibrate(network, self._of_rows(lambda points: points))
             return
         with torch.no_grad():
-            features = of_all_rows(network.features, self.views)
+            features = self._of_rows(network.features)
         calibrate(network.projector, features)
+
+    def _of_rows(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """A function of points, of all rows or of as many as a look at some takes."""
+        some = looked_at(self.x, self.plan.seed)
+        if some is None:
+            return of_all_rows(function, self.views)
+        rows = torch.from_numpy(some).split(ROWS_AT_ONCE)
+        return torch.cat([function(self.data.rows(block).to(self.device)) for block in rows])
 
     def _evidence(self, fitted: FittedModel) -> dict[str, float]:
         """What a verdict needs and the fitted model alone could not say."""
@@ -269,7 +278,7 @@ class Setup:
         if not needs_features(rule):
             return Assignment(rule)
         with torch.inference_mode():
-            features = of_all_rows(network.features, self.views)
+            features = self._of_rows(network.features)
         return Assignment.by_k_means(
             features, self.plan.n_clusters, unit_length=self.plan.unit_length, seed=self.plan.seed
         )
@@ -277,7 +286,7 @@ class Setup:
 
 def prepare(
     plan: Plan,
-    x: NDArray[Any],
+    x: Rows,
     *,
     execution: Execution | None = None,
     encoder: nn.Module | None = None,
@@ -330,7 +339,7 @@ def prepare(
             return looked_at.of_images(data.image_shape, plan.data.border).find(plan.n_clusters, shares)
         return _with_its_number(looked_at, plan, shares)
 
-    partition = None if rules is not None else lambda: start().labels
+    partition = None if rules is not None else lambda: start().of_all(len(x))
     training_data = TrainingData(
         len(x),
         prior,
@@ -418,8 +427,10 @@ def known_optima(plan: Plan, objectives: Mapping[str, Objective], sizes: Sizes) 
     return {name: value for name, value in known.items() if value is not None}
 
 
-def fingerprint(x: NDArray[Any]) -> str:
+def fingerprint(x: Rows) -> str:
     """Tells whether two arrays are the same data."""
+    if isinstance(x, StoredRows):
+        return x.fingerprint
     digest = hashlib.sha256(str(x.shape).encode())
     if x.dtype == np.uint8:
         digest.update(np.ascontiguousarray(x).data)

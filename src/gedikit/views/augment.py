@@ -41,6 +41,7 @@ class Augment(Augmentation, ViewMaker):
         if self.walks:
             steps = neighbour_walk(context.graph(), context.n_clusters, context.generator)
             walks = Walks(steps, self.hold, self.end)
-        pixels = place(context.pixels, context.device)
+        reached = None if walks is None else walks.steps.anchor_rows.numpy()
+        pixels = place(context.pixels, context.device, reached)
         shape = (height, width, channels)
         return ImageViews(pixels, shape, light, self, context.seed, context.device, walks, context.examples)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gedikit.components import Component, Registry
 from gedikit.randomness import Randomness, integers, member_shape, normal
+from gedikit.rows import StoredRows
 from gedikit.views.neighbours import NeighbourGraph
 
 Batch = tuple[Tensor, ...]  # what an iteration starts from: the rows, the numbers of what was drawn, and more
@@ -50,7 +51,7 @@ class ViewsContext:
     """What views are made from."""
 
     data: Callable[[], Float[Tensor, "n d"]]  # all scaled rows, on the host
-    pixels: UInt8[np.ndarray, "n d"] | None  # the rows as bytes, where they are images
+    pixels: UInt8[np.ndarray, "n d"] | StoredRows | None  # the rows as bytes, where they are images
     image_shape: tuple[int, ...]  # (height, width, channels) where rows are images, else ()
     bandwidth: float  # of the data's kernel density
     n_clusters: int

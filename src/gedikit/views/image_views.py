@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,17 +11,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.randomness import Randomness, keys
+from gedikit.rows import Rows, SomeHeld, StoredRows
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.base import Batch
 from gedikit.views.neighbour_walk import NeighbourWalk, walk_level
 
 _SHARE_OF_MEMORY = 0.3
+_HELD = 2**28  # bytes of rows in shards
 
 
 class Pixels(Protocol):
     """Rows of bytes, wherever they lie."""
 
     def __len__(self) -> int: ...
+
+    def order(self, generator: np.random.Generator) -> NDArray[np.int64]:
+        """The rows of an epoch, each once."""
+        ...
 
     def take(self, rows: NDArray[np.int64], upcoming: NDArray[np.int64] | None) -> UInt8[Tensor, "b d"]:
         """Rows on the device; `upcoming` are those that will be asked for next."""
@@ -37,21 +43,27 @@ class DevicePixels:
     def __len__(self) -> int:
         return len(self.data)
 
+    def order(self, generator: np.random.Generator) -> NDArray[np.int64]:
+        return generator.permutation(len(self))
+
     def take(self, rows: NDArray[np.int64], upcoming: NDArray[np.int64] | None = None) -> UInt8[Tensor, "b d"]:  # noqa: ARG002
         return self.data[torch.from_numpy(rows).to(self.data.device, non_blocking=True)]
 
 
 @dataclass
 class StreamedPixels:
-    """Bytes in memory or in a memory-mapped file; the next batch is read while this one is worked on."""
+    """Bytes in memory, in a memory-mapped file or in shards; the next batch is read while this one is worked on."""
 
-    data: NDArray[np.uint8]
+    data: NDArray[np.uint8] | StoredRows
     device: torch.device
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1), repr=False)
     _ahead: tuple[bytes, Future[Tensor]] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def order(self, generator: np.random.Generator) -> NDArray[np.int64]:
+        return self.data.order(generator) if isinstance(self.data, StoredRows) else generator.permutation(len(self))
 
     def take(self, rows: NDArray[np.int64], upcoming: NDArray[np.int64] | None = None) -> UInt8[Tensor, "b d"]:
         ahead, self._ahead = self._ahead, None
@@ -63,14 +75,19 @@ class StreamedPixels:
 
     def _read(self, rows: NDArray[np.int64]) -> Tensor:
         order = np.argsort(rows)  # a file is read from front to back
-        taken = np.empty((len(rows), *self.data.shape[1:]), dtype=np.uint8)
+        taken = np.empty((len(rows), self.data.shape[1]), dtype=np.uint8)
         taken[order] = self.data[rows[order]]
         batch = torch.from_numpy(taken)
         return batch.pin_memory() if self.device.type == "cuda" else batch
 
 
-def place(data: NDArray[Any], device: torch.device) -> Pixels:
-    """On the device where all bytes fit beside the training, else streamed."""
+def place(data: Rows, device: torch.device, often: NDArray[np.int64] | None = None) -> Pixels:
+    """On the device where all bytes fit beside the training, else streamed; of rows in shards, those are held that
+    are needed `often`."""
+    if isinstance(data, StoredRows):
+        if often is None or len(often) * data.shape[1] > _HELD:
+            return StreamedPixels(data, device)
+        return StreamedPixels(SomeHeld(data, np.unique(often)), device)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         if data.nbytes > _SHARE_OF_MEMORY * free:
@@ -152,7 +169,9 @@ class ImageViews:
         if epoch not in self._order:
             for old in [e for e in self._order if e < epoch - 1]:
                 del self._order[old]
-            self._order[epoch] = np.random.default_rng([self.seed, epoch]).permutation(count)
+            generator = np.random.default_rng([self.seed, epoch])
+            alone = self.examples is None
+            self._order[epoch] = self.pixels.order(generator) if alone else generator.permutation(count)
         chosen = self._order[epoch][place * size : (place + 1) * size]
         return (chosen if self.examples is None else self.examples[chosen].reshape(-1)), chosen, epoch
 

@@ -14,6 +14,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.cluster import SpectralClustering
 from sklearn.neighbors import NearestNeighbors
 
+from gedikit.rows import StoredRows
+
 _CANDIDATES = 4  # rows an anchor
 _ROUNDS = 8
 _TOLERANCE = 1e-8
@@ -65,7 +67,7 @@ class NeighbourGraph:
 
 
 def neighbour_graph(
-    points: Float[np.ndarray, "n d"] | UInt8[np.ndarray, "n d"],
+    points: Float[np.ndarray, "n d"] | UInt8[np.ndarray, "n d"] | StoredRows,
     generator: torch.Generator,
     *,
     n_neighbours: int = 10,
@@ -82,13 +84,13 @@ def neighbour_graph(
         candidates = np.sort(drawn.numpy())
     # copies of a point are one anchor: else each heap of copies would be a group of its own
     _, first, anchor = np.unique(
-        points[candidates] if some else points, axis=0, return_index=True, return_inverse=True
+        points[candidates] if some else points[:], axis=0, return_index=True, return_inverse=True
     )
     rows = candidates[first]
     if len(rows) > max_anchors:
         rows = np.sort(rows[torch.randperm(len(rows), generator=generator)[:max_anchors].numpy()])
     if some or len(rows) < len(first):
-        anchor = _nearest(points, points[rows]) if closest is None else closest(rows)
+        anchor = _nearest(points[:], points[rows]) if closest is None else closest(rows)
     k = min(n_neighbours, len(rows) - 1)
     distance, index = nearest_in_space(points[rows], k) if nearest is None else nearest(rows, k)
     return NeighbourGraph(affinity(distance, index), rows.astype(np.int64), anchor.ravel().astype(np.int64))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gedikit.components import Component, Registry, setting
 from gedikit.errors import UsageError
+from gedikit.rows import StoredRows
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.image_similarity import nearest_anchors, nearest_images
 from gedikit.views.image_views import scaled
@@ -27,7 +28,7 @@ class SimilarityContext:
     """What neighbours are found among."""
 
     data: Callable[[], Float[Tensor, "n d"]]  # all scaled rows, on the host
-    pixels: UInt8[np.ndarray, "n d"] | None  # the rows as bytes, where they are images
+    pixels: UInt8[np.ndarray, "n d"] | StoredRows | None  # the rows as bytes, where they are images
     image_shape: tuple[int, ...]
     augmentation: Augmentation  # under which images are compared
     device: torch.device

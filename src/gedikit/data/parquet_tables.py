@@ -1,0 +1,146 @@
+"""Tables in Parquet files that may be larger than memory: some rows to learn from, all of them piece by piece."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gedikit.data.files import FileTable, encoded, encoding_of
+from gedikit.data.folder import Skipped
+from gedikit.data.parquet_pictures import opened
+from gedikit.data.samples import BrokenShard
+from gedikit.data.shards import Shard
+from gedikit.errors import DataError
+from gedikit.tables import ColumnOptions, TableEncoding
+
+_BLOCK = 65_536
+_PER_VALUE = 8  # bytes of a number, a date or what points to text
+_COPIES = 2  # of the rows, as the share of memory is counted
+_FEWEST = 1000  # rows that are always read
+_ROW = "row_in_data"
+Stop = Callable[[str, object], None]  # is told what cannot be read and why, and may raise
+
+
+@dataclass(frozen=True)
+class DrawnTable:
+    """Rows of a table; where they are only some, they have their numbers among their ids."""
+
+    table: FileTable
+    n_rows: int  # that there are
+    skipped: Skipped
+
+
+@dataclass
+class Tables:
+    """Parquet files of the same columns, one after the other."""
+
+    shards: Sequence[Shard]
+    stop: Stop
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._sizes = [self._size(shard) for shard in self.shards]
+        if not any(self._sizes):
+            first = f"; {self.skipped[0][0]}: {self.skipped[0][1]}" if self.skipped else ""
+            raise DataError(f"there is no row in {self.shards[0].place} and {len(self.shards) - 1} more{first}")
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self._sizes)
+
+    @property
+    def n_columns(self) -> int:
+        first = next(shard for shard, size in zip(self.shards, self._sizes, strict=True) if size)
+        with opened(first) as file:
+            return int(file.metadata.num_columns)
+
+    def exceeds(self, memory: int) -> bool:
+        """Whether all rows are more than so many bytes are enough for."""
+        return self.n_rows > _FEWEST and self.n_rows * self.n_columns * _PER_VALUE * _COPIES > memory
+
+    def batches(self) -> Iterator[tuple[int, Any]]:
+        """The number of the first row, and some rows as an Arrow table."""
+        first = 0
+        for shard, size in zip(self.shards, self._sizes, strict=True):
+            at = first
+            try:
+                for batch in _batches(shard) if size else ():
+                    yield at, batch
+                    at += batch.num_rows
+            except (BrokenShard, OSError) as why:
+                self._leave_out(shard, why)
+            first += size
+
+    def _size(self, shard: Shard) -> int:
+        try:
+            with opened(shard) as file:
+                return int(file.metadata.num_rows)
+        except (BrokenShard, OSError) as why:
+            self._leave_out(shard, why)
+            return 0
+
+    def _leave_out(self, shard: Shard, why: object) -> None:
+        self.stop(shard.place, why)
+        self.skipped.append((shard.place, str(why)))
+
+
+def read_tables(
+    tables: Tables,
+    columns: tuple[str, ...] = (),
+    *,
+    options: ColumnOptions | None = None,
+    encoding: TableEncoding | None = None,
+    memory: int,
+    seed: int,
+) -> DrawnTable:
+    """All rows, or as many as so many bytes are enough for, drawn by the seed."""
+    import pyarrow
+
+    n, numbers = tables.n_rows, None
+    if tables.exceeds(memory):
+        most = max(_FEWEST, memory // (_COPIES * _PER_VALUE * tables.n_columns))
+        numbers = np.sort(np.random.default_rng([seed, n]).choice(n, most, replace=False))
+    parts, seen = [], list[NDArray[np.int64]]()
+    for first, batch in tables.batches():
+        wanted = np.arange(batch.num_rows)
+        if numbers is not None:
+            own = numbers[slice(*np.searchsorted(numbers, [first, first + batch.num_rows]))]
+            wanted = own - first
+        if len(wanted):
+            parts.append(batch if numbers is None else batch.take(pyarrow.array(wanted)))
+            seen.append(first + wanted)
+    name = tables.shards[0].place
+    frame = _together(parts, name).to_pandas()
+    table = encoded(frame, encoding_of(frame, columns, options, encoding, name), name)
+    if numbers is not None:
+        table = replace(table, ids=table.ids.assign(**{_ROW: np.concatenate(seen)}))
+    return DrawnTable(table, n, tuple(tables.skipped))
+
+
+def table_blocks(
+    tables: Tables, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None
+) -> Iterator[FileTable]:
+    """All rows for a trained model, piece by piece."""
+    for first, batch in tables.batches():
+        frame, name = batch.to_pandas(), tables.shards[0].place
+        encoding = encoding_of(frame, columns, None, encoding, name, numbers=True)
+        yield encoded(frame, encoding, name, first)
+
+
+def _batches(shard: Shard) -> Iterator[Any]:
+    import pyarrow
+
+    with opened(shard) as file:
+        for batch in file.iter_batches(_BLOCK):
+            yield pyarrow.Table.from_batches([batch])
+
+
+def _together(parts: list[Any], name: str) -> Any:
+    import pyarrow
+
+    try:
+        return pyarrow.concat_tables(parts, promote_options="permissive")
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+        raise DataError(f"the files beside {name} have other columns than it: {error}") from None

@@ -1,0 +1,230 @@
+"""Fits of pictures that stay in shards: the same models as from a folder, killed and resumed, and predictions."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from drawn_pictures import drawn
+from forked import failed, gedikit
+from gedikit import rows
+from gedikit.cli.loading import rows_of
+from gedikit.data import stored
+from gedikit.data.sources import ShardReading, load
+from gedikit.data.stored import StoredPictures
+from gedikit.estimator import plan_rows
+from gedikit.planning import Asked
+from gedikit.runs import Run
+from gedikit.storage import read_tensors
+from gedikit.training import fit
+from gedikit.training.fit import prepare
+from shard_cases import png, tar_of, write_shards
+
+SIZE = ["--image-size", "16", "--device", "cpu"]
+QUICK = [*SIZE, "--clusters", "3", "--iters", "24", "--set", "optimiser.batch_size=16", "--set", "encoder.width=8",
+         "--set", "sampler.steps=2", "--set", "sampler.samples=8", "--set", "sampler.chains=40",
+         "--set", "execution.checkpoint_every=4", "--set", "execution.log_every=2"]  # fmt: skip
+ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """The same pictures in a folder and in shards."""
+    root = tmp_path_factory.mktemp("data")
+    shown, kinds = drawn((24, 16, 10))
+    (root / "folder").mkdir()
+    for number, picture in enumerate(shown):
+        Image.fromarray(picture).save(root / "folder" / f"{number:04}.png")
+    write_shards(root / "shards", list(shown), 12, kinds)
+    return root
+
+
+@pytest.fixture(scope="module")
+def whole(data) -> Path:
+    """A run on shards whose pictures are read when they are needed."""
+    done = gedikit("fit", data / "shards", *QUICK, "--memory", "0", "--out", data / "whole")
+    assert done.returncode == 0, done.stderr
+    assert "stay in the shards" in done.stderr
+    return data / "whole"
+
+
+def model(run: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(run / "model.safetensors", "model")[0]
+
+
+def same(a: Path, b: Path) -> None:
+    one, other = model(a), model(b)
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+    assert (a / "metrics.jsonl").read_text() == (b / "metrics.jsonl").read_text()
+
+
+def test_the_model_is_that_of_the_same_pictures_in_a_folder(data, whole):
+    done = gedikit("fit", data / "folder", *QUICK, "--out", data / "of-folder")
+    assert done.returncode == 0, done.stderr
+    same(whole, data / "of-folder")
+    columns = ["cluster", "confidence", "log_density", "outlier_score"]
+    by_shard, by_file = (pd.read_csv(run / "labels.csv") for run in (whole, data / "of-folder"))
+    assert by_shard[columns].equals(by_file[columns])
+    assert by_shard["file"].str.rsplit("/", n=1).str[-1].tolist() == by_file["file"].tolist()
+    assert "NMI" in (whole / "report.html").read_text(), "labels beside pictures are compared with"
+
+
+def test_killed_and_resumed_equals_uninterrupted(data, whole):
+    out = data / "cut"
+    command = [sys.executable, "-c", "from gedikit.cli import main; main()", "fit"]
+    process = subprocess.Popen(
+        [*command, str(data / "shards"), *QUICK, "--memory", "0", "--out", str(out)],
+        env=ENV,
+        stderr=subprocess.DEVNULL,
+    )
+    while not list(out.glob("checkpoints/step-000000008.safetensors")):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "model.safetensors").exists()
+    done = gedikit("fit", "--resume", "--out", out)
+    assert done.returncode == 0 and "resuming at iteration" in done.stderr, done.stderr
+    same(whole, out)
+
+
+def test_shards_that_have_changed_are_other_data(data, tmp_path):
+    run = tmp_path / "run"
+    done = gedikit("fit", data / "shards" / "s-{000..001}.tar", *QUICK, "--out", run)
+    assert done.returncode == 0, done.stderr
+    (run / "model.safetensors").unlink()
+    failed(
+        gedikit("fit", data / "shards" / "s-{000..002}.tar", "--resume", "--out", run), 2, "trained on other data"
+    )
+
+
+def test_an_epoch_has_each_row_once(data):
+    dataset = load(str(data / "shards"), image_size=16, shards=ShardReading(memory=0))
+    config = {"optimiser.batch_size": 10, "optimiser.iterations": 10, "encoder.width": 8}
+    made, starts = plan_rows(dataset.rows, dataset.image_shape, Asked(3, config=config))
+    views = prepare(made, dataset.rows, starts=starts).views
+    epochs = [
+        [views.batch(10, iteration, 0, torch.Generator())[0] for iteration in range(first, first + 5)]
+        for first in (0, 5)
+    ]
+    for batches in epochs:
+        assert sorted(torch.cat(batches).tolist()) == list(range(50))
+    assert not torch.equal(epochs[0][0], epochs[1][0])
+    rows_, _, raw, _ = views.batch(10, 7, 0, torch.Generator())
+    assert np.array_equal(raw.numpy()[:10], dataset.rows[rows_.numpy()])
+
+
+def test_predictions_are_written_whole_or_not_at_all(data, whole, tmp_path):
+    out = tmp_path / "found.csv"
+    done = gedikit("predict", whole, data / "shards", "-o", out)
+    assert done.returncode == 0, done.stderr
+    assert out.read_text() == (whole / "labels.csv").read_text()
+    shown = list(drawn((3, 2, 1), seed=1)[0])
+    write_shards(tmp_path / "new", shown, 3)
+    (tmp_path / "new" / "t.tar").write_bytes(tar_of([("1.png", png(shown[0])[:50]), ("2.png", png(shown[1]))]))
+    kept = out.read_text()
+    failed(gedikit("predict", whole, tmp_path / "new", "-o", out), 1, "t.tar/1.png", "--bad-shards skip")
+    assert out.read_text() == kept
+    done = gedikit("predict", whole, tmp_path / "new", "--bad-shards", "skip", "-o", out)
+    assert done.returncode == 0 and "1 file is left out" in done.stderr and "t.tar/1.png" in done.stderr
+    found = pd.read_csv(out)
+    assert found["file"].tolist()[-1] == "t.tar/2.png" and len(found) == 7
+    assert found["cluster"].tolist()[-1] == found["cluster"].tolist()[1], "the same picture"
+
+
+def test_what_was_left_out_is_in_the_plan_and_the_log(data, tmp_path):
+    for path in (data / "shards").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "t.tar").write_bytes(tar_of([("1.png", b"no picture")]))
+    failed(gedikit("fit", tmp_path, *QUICK, "--out", tmp_path / "run"), 1, "t.tar/1.png", "--bad-shards skip")
+    assert not (tmp_path / "run").exists()
+    shards = tmp_path / "*.tar"
+    done = gedikit(
+        "fit", shards, *QUICK, "--bad-shards", "skip", "--index", tmp_path / "i", "--out", tmp_path / "run"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "left out: t.tar/1.png (not a picture" in (tmp_path / "run" / "log.txt").read_text()
+    made = Run(tmp_path / "run").config()
+    assert next(d for d in made.plan.decisions if d.what == "files").choice == "50 pictures, 1 left out"
+    assert made.shards.bad == "skip" and (tmp_path / "i").exists()
+    assert len(rows_of(Run(tmp_path / "run"), made, made.source).rows) == 50
+
+
+def test_a_plan_looks_at_some_of_very_many(data, monkeypatch):
+    monkeypatch.setattr(rows, "_LOOKED_AT", 40)
+    monkeypatch.setattr(rows, "_FEWEST", 2)
+    dataset = load(str(data / "shards"), image_size=16, shards=ShardReading(memory=0))
+    assert len(dataset.x) == 40 and len(dataset.rows) == 50
+    taken = []
+    take = StoredPictures.take
+    monkeypatch.setattr(StoredPictures, "take", lambda self, numbers: taken.append(numbers) or take(self, numbers))
+    config = {"optimiser.iterations": 6, "optimiser.batch_size": 10, "encoder.width": 8, "sampler.steps": 2}
+    config |= {"sampler.samples": 8, "sampler.chains": 20, "objectives.pseudo-labels.share": 0.5}
+    config |= {"objectives.pseudo-labels.started": True}
+    made, starts = plan_rows(dataset.rows, dataset.image_shape, Asked(3, config=config))
+    said = next(decision for decision in made.decisions if decision.what == "looked at for groups")
+    assert said.choice == "40 images" and "from 50" in said.reason
+    ready = prepare(made, dataset.rows, starts=starts)
+    targets = ready.step.objectives["pseudo-labels"].targets
+    assert targets[dataset.numbers].sum(1).tolist() == [1.0] * 40
+    others = np.setdiff1d(np.arange(50), dataset.numbers)
+    assert targets[others].abs().sum() == 0, "rows that were not looked at start in no group"
+    assert len(ready.new_state().weights) and max(map(len, taken)) <= 50
+    fitted = fit(made, dataset.rows, starts=starts).fitted
+    assert fitted.training_labels.shape == (50,)
+    assert np.array_equal(fitted.training_labels, fitted.labels(dataset.rows[:]))
+
+
+def test_tables_larger_than_memory(tmp_path):
+    pytest.importorskip("pyarrow")
+    x = np.concatenate([np.random.default_rng(k).normal(8 * k, 1, (2000, 2)) for k in range(2)])
+    frame = pd.DataFrame(x, columns=["a", "b"]).sample(frac=1, random_state=0).reset_index(drop=True)
+    for number in range(2):
+        frame[number * 2000 : (number + 1) * 2000].to_parquet(tmp_path / f"t{number}.parquet", index=False)
+    ask = ["--clusters", "2", "--iters", "60", "--device", "cpu", "--memory", "0.00004", "--out", tmp_path / "run"]
+    shards = str(tmp_path / "t*.parquet")
+    done = gedikit("fit", shards, *ask)
+    assert done.returncode == 0, done.stderr
+    assert "1,250 of 4,000 rows are learned from" in done.stderr
+    learned = pd.read_csv(tmp_path / "run" / "labels.csv")
+    assert len(learned) == 1250 and learned["row_in_data"].is_monotonic_increasing
+    assert gedikit("predict", tmp_path / "run", shards, "-o", tmp_path / "all.csv").returncode == 0
+    found = pd.read_csv(tmp_path / "all.csv")
+    assert len(found) == 4000
+    again = found["cluster"][learned["row_in_data"]].to_numpy()
+    assert np.array_equal(again, learned["cluster"].to_numpy()), "the same rows"
+    assert len(set(zip(found["cluster"], frame["a"] > 4, strict=True))) == 2, "each side is a cluster"
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        ("fit moons --memory 1", ["--memory is about shards", "moons"]),
+        ("fit SHARDS --bad-shards never", ["skip or stop", "never"]),
+        ("fit SHARDS --memory -1", ["--memory must not be negative"]),
+        ("fit SHARDS --features efficientnet-lite0", ["shards"]),
+        ("fit SHARDS --columns a", ["about columns of a table"]),
+        ("fit SHARDS --image-size 12 --memory 0", ["as vectors"]),
+        ("fit SHARDS.tar.gz", ["compressed archive"]),
+    ],
+)
+def test_what_cannot_be_done_with_shards_is_one_sentence(data, tmp_path, ask, words):
+    arguments = [word.replace("SHARDS", str(data / "shards")) for word in ask.split()]
+    failed(gedikit(*arguments, "--out", tmp_path / "run"), 2, *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_stored_rows_are_indexed_once(data, whole, monkeypatch):
+    monkeypatch.setattr(stored, "_Indexing", None)
+    run = Run(whole)
+    assert len(rows_of(run, run.config(), str(data / "shards")).rows) == 50
