@@ -21,6 +21,10 @@ class DivergenceError(GediError, RuntimeError):
     """Training ran away and could not be brought back."""
 
 
+class ProcessError(GediError):
+    """One of several processes that compute a fit failed, was killed or hangs."""
+
+
 class Interrupted(GediError):
     """Training was asked to stop; the checkpoint it left is named in the message."""
 
