@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit import errors
-from gedikit.errors import GediError, ProcessError, UsageError
+from gedikit.errors import GediError, ProcessError, SpokenFor, UsageError
 
 TIMEOUT = 600.0  # seconds
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _GRACE = 5.0  # seconds in which those who are left say so
 _HEARTBEAT, _LOOK = 2.0, 0.02  # seconds between two signs of life, and between two looks for an answer
-_TOLD = 10.0  # seconds that others leave the first to say what went wrong
+_TOLD = 1.0  # seconds that others leave the first to say what went wrong: torchrun ends all when one ends
 
 T = TypeVar("T")
 
@@ -102,10 +102,15 @@ def launched() -> Iterator[None]:
             f"the {os.environ['WORLD_SIZE']} processes that were started did not find each other at "
             f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}: {_first_line(error)}"
         ) from error
-    with _reporting():
+    try:
         with meeting(TIMEOUT):
             yield
-        dist.destroy_process_group()  # where something failed the others may not be there to agree on it
+    except GediError as error:
+        if dist.get_rank() == 0:
+            raise
+        time.sleep(_TOLD)
+        raise SpokenFor(error) from error
+    dist.destroy_process_group()  # where something failed the others may not be there to agree on it
 
 
 @contextmanager
@@ -289,7 +294,8 @@ def first_has(array: NDArray[Any] | None) -> NDArray[Any]:
         return array
     said = None if array is None else [array.dtype.str, list(array.shape)]
     kind, shape = exchanged(said)[0]
-    found = np.ascontiguousarray(array) if array is not None and is_first() else np.empty(shape, np.dtype(kind))
+    mine = array if is_first() else None
+    found = np.empty(shape, np.dtype(kind)) if mine is None else np.require(mine, requirements=["C", "W"])
     _from_first(torch.from_numpy(found.reshape(-1).view(np.uint8)))
     return found
 
@@ -387,28 +393,6 @@ def _reporting() -> Iterator[None]:
             except RuntimeError:
                 pass  # nobody is there to read it
         raise
-
-
-def leave_quietly() -> bool:
-    """Whether another process speaks for this one; waits until it has."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return False
-    try:
-        if dist.get_rank() == 0:
-            return False
-        _store().wait(["gedikit/told"], timedelta(seconds=_TOLD))
-    except RuntimeError:
-        pass
-    return True
-
-
-def has_told() -> None:
-    """Let the others go: what went wrong has been said."""
-    if dist.is_available() and dist.is_initialized() and dist.get_rank() == 0:
-        try:
-            _store().set("gedikit/told", "")
-        except RuntimeError:
-            pass
 
 
 @contextmanager

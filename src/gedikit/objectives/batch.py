@@ -17,8 +17,13 @@ from gedikit.processes import gathered, n_processes, over_processes, rank
 
 
 def n_rows(x: Float[Tensor, "*m n d"]) -> int:
-    """Rows of the whole batch."""
+    """Rows of the whole batch, of which every process holds as many."""
     return x.shape[-2] * n_processes()
+
+
+def count_rows(x: Float[Tensor, "*m n d"]) -> int:
+    """Rows of the whole batch, of which processes need not hold equally many."""
+    return int(gathered(torch.tensor([x.shape[-2]], device=x.device)).sum())
 
 
 def row_sum(x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m d"]:

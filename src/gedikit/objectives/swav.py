@@ -34,8 +34,11 @@ def swav(
     n = scores.shape[-2]
     loss: Tensor | float = 0.0
     for own, other, past in ((scores, view_scores, view_queue), (view_scores, scores, queue)):
-        together = other.detach() if past is None else torch.cat([other.detach(), past.detach()], -2)
-        codes = sinkhorn(together, epsilon=epsilon, iterations=iterations)[..., :n, :]
+        together, whole = other.detach(), None
+        if past is not None:
+            together = torch.cat([together, past.detach()], -2)
+            whole = batch.count_rows(together)
+        codes = sinkhorn(together, epsilon=epsilon, iterations=iterations, whole=whole)[..., :n, :]
         loss = loss - batch.mean((codes * torch.log_softmax(own / temperature, -1)).sum(-1)) / 2
     assert isinstance(loss, Tensor)
     return loss
