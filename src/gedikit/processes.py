@@ -10,7 +10,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -89,7 +89,11 @@ def alone() -> Iterator[None]:
 @contextmanager
 def launched() -> Iterator[None]:
     """Join the processes that torchrun has started, each with a GPU of its own where there are any."""
-    if not all(name in os.environ for name in _LAUNCHED) or os.environ["WORLD_SIZE"] == "1" or dist.is_initialized():
+    if (
+        not all(name in os.environ for name in _LAUNCHED)
+        or os.environ["WORLD_SIZE"] == "1"
+        or dist.is_initialized()
+    ):
         yield
         return
     on_gpu = torch.cuda.is_available()
@@ -388,10 +392,8 @@ def _reporting() -> Iterator[None]:
         raise
     except Exception as error:
         if dist.is_initialized():
-            try:
+            with suppress(RuntimeError):  # nobody is there to read it
                 _store().set(f"gedikit/failed/{dist.get_rank()}", json.dumps(_in_words(error)))
-            except RuntimeError:
-                pass  # nobody is there to read it
         raise
 
 
@@ -426,7 +428,9 @@ def _awaited(turn: int) -> str:
             if beat != last:
                 last, since = beat, time.monotonic()
             if time.monotonic() - since > _meeting.timeout:
-                raise ProcessError(f"{_name(0)} has not answered for {_meeting.timeout:g} s; all processes end here")
+                raise ProcessError(
+                    f"{_name(0)} has not answered for {_meeting.timeout:g} s; all processes end here"
+                )
             time.sleep(_LOOK)
         return cast(bytes, store.get(f"gedikit/said/{turn}")).decode()
     except RuntimeError as error:
@@ -448,7 +452,10 @@ def _name(number: int) -> str:
 
 def _in_words(error: Exception) -> list[str]:
     text = str(error).strip() or type(error).__name__
-    return [type(error).__name__, text if isinstance(error, GediError) else f"{_first_line(error)} ({type(error).__name__})"]
+    return [
+        type(error).__name__,
+        text if isinstance(error, GediError) else f"{_first_line(error)} ({type(error).__name__})",
+    ]
 
 
 def _error(said: Sequence[str], number: int) -> GediError:

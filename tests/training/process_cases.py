@@ -3,11 +3,9 @@
 Everything is computed in 64 bits: what differs then by more than rounding differs for a reason.
 """
 
-import json
-import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -77,13 +75,17 @@ CASES = {
     "few rows of a mixture": Case("gedi", {"density.rows": 50, "optimiser.batch_size": 4}, "columns"),
     "mala": Case("gedi", {**CHAINS, "sampler.name": "mala"}),
     "sgld": Case("gedi", {**CHAINS, "sampler.name": "sgld", "sampler.step_size": 0.1, "density.largest_gap": 0.05}),
-    "chains begun anew": Case("jem", {**CHAINS, "sampler.name": "sgld", "sampler.restart": 0.5, "sampler.start": "noise"}),
+    "chains begun anew": Case(
+        "jem", {**CHAINS, "sampler.name": "sgld", "sampler.restart": 0.5, "sampler.start": "noise"}
+    ),
     "noise": Case("gedi-no-gen", {"views.name": "noise"}),
     "uniformity": Case("invariance+uniformity"),
     "pseudo-labels": Case("gedi-no-gen", {"objectives.pseudo-labels.share": 0.9}),
     "known labels": Case("gedi-no-gen", known={"partial_labels": LABELS}),
     "some known labels": Case(
-        "gedi-no-gen", {"objectives.known-labels.rows": 7}, known={"partial_labels": LABELS, "sample_weight": 1 + LABELS.clip(0)}
+        "gedi-no-gen",
+        {"objectives.known-labels.rows": 7},
+        known={"partial_labels": LABELS, "sample_weight": 1 + LABELS.clip(0)},
     ),
     "links": Case("gedi-no-gen", known={"must_link": [(0, 1), (2, 3)], "cannot_link": [(0, 5)]}),
     "some links": Case(
@@ -173,7 +175,9 @@ def work(rank: int, world: int, folder: str) -> None:
 
     if world > 1:
         where = f"file://{folder}/meeting-{world}"
-        dist.init_process_group("gloo", init_method=where, rank=rank, world_size=world, timeout=timedelta(seconds=60))
+        dist.init_process_group(
+            "gloo", init_method=where, rank=rank, world_size=world, timeout=timedelta(seconds=60)
+        )
     with meeting(60):
         found = {name: steps(case) for name, case in CASES.items()}
     torch.save(found, Path(folder) / f"{world}-{rank}.pt")

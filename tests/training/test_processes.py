@@ -40,7 +40,9 @@ def test_iterations_are_those_of_one_process(found, name, world):
         for ours, theirs in zip(own["measured"], alone["measured"], strict=True):
             assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-9)
         for key, tensor in alone["tensors"].items():
-            torch.testing.assert_close(own["tensors"][key], tensor, rtol=1e-7, atol=1e-8, msg=lambda m, k=key: f"{k}: {m}")
+            torch.testing.assert_close(
+                own["tensors"][key], tensor, rtol=1e-7, atol=1e-8, msg=lambda m, k=key: f"{k}: {m}"
+            )
 
 
 @pytest.mark.parametrize("name", CASES)

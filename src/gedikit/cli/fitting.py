@@ -380,7 +380,7 @@ def _train(
     Of several processes the first one, which has the lock, writes.
     """
     made = config.plan
-    trained = first_says(lambda: run.model_path.exists())
+    trained = first_says(run.model_path.exists)
     model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
     if lock is None:
         if not trained:

@@ -15,6 +15,21 @@ from torch import Tensor
 from gedikit.errors import UsageError
 from gedikit.processes import gathered, n_processes, over_processes, rank
 
+__all__ = [
+    "all_rows",
+    "check_even",
+    "count_rows",
+    "first_row",
+    "mean",
+    "moment",
+    "n_processes",
+    "n_rows",
+    "over_processes",
+    "row_logsumexp",
+    "row_mean",
+    "row_sum",
+]
+
 
 def n_rows(x: Float[Tensor, "*m n d"]) -> int:
     """Rows of the whole batch, of which every process holds as many."""

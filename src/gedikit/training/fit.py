@@ -477,7 +477,15 @@ def _graph_of_first(build: Callable[[], NeighbourGraph], generator: torch.Genera
     def parts() -> list[NDArray[Any]]:
         graph = build()
         w = graph.weights
-        return [w.data, w.indices, w.indptr, np.array(w.shape), graph.rows, graph.anchor, generator.get_state().numpy()]
+        return [
+            w.data,
+            w.indices,
+            w.indptr,
+            np.array(w.shape),
+            graph.rows,
+            graph.anchor,
+            generator.get_state().numpy(),
+        ]
 
     data, indices, indptr, shape, rows, anchor, state = first_makes(parts)
     generator.set_state(torch.from_numpy(state))

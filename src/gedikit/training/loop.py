@@ -65,7 +65,7 @@ def _tell(callback: Callback, event: str) -> None:
 
 
 def _follow(fit: FitView, row: dict[str, Any], callback: Callback) -> bool:
-    """Let callbacks see a measurement; what one process was asked to do all do. Whether a checkpoint was written."""
+    """Let callbacks see a measurement, and all processes do what one was asked to; whether a checkpoint was made."""
 
     def told() -> bool:
         callback.on_metrics(fit, row)
