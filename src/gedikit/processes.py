@@ -100,7 +100,7 @@ def launched() -> Iterator[None]:
     if on_gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     try:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=timedelta(seconds=TIMEOUT))
+        _meet("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     except RuntimeError as error:
         raise ProcessError(
             f"the {os.environ['WORLD_SIZE']} processes that were started did not find each other at "
@@ -110,11 +110,34 @@ def launched() -> Iterator[None]:
         with meeting(TIMEOUT):
             yield
     except GediError as error:
+        _part()
         if dist.get_rank() == 0:
             raise
         time.sleep(_TOLD)
         raise SpokenFor(error) from error
     dist.destroy_process_group()  # where something failed the others may not be there to agree on it
+
+
+def _part() -> None:
+    """Leave once all others know: what they have to read may be in the memory of this process."""
+    with suppress(RuntimeError):
+        store, until = _store(), time.monotonic() + _TOLD
+        store.set(f"gedikit/left/{dist.get_rank()}", "")
+        everyone = [f"gedikit/left/{number}" for number in range(dist.get_world_size())]
+        while dist.get_rank() == 0 and not store.check(everyone) and time.monotonic() < until:
+            time.sleep(_LOOK)
+
+
+def _meet(backend: str) -> None:
+    """Find the other processes; those of an earlier attempt may have left their addresses in the same store."""
+    wait = timedelta(seconds=TIMEOUT)
+    store, number, world = next(dist.rendezvous("env://", timeout=wait))
+    store = dist.PrefixStore(f"gedikit/attempt-{_attempt()}", store)
+    dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=wait)
+
+
+def _attempt() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 @contextmanager
@@ -138,7 +161,7 @@ def meeting(timeout: float) -> Iterator[Traffic]:
 
 def restarted() -> bool:
     """Whether torchrun has started these processes again after a failure."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    return _attempt() > 0
 
 
 # sums and rows of all, with and without a gradient

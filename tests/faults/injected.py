@@ -12,7 +12,10 @@ from pathlib import Path
 import psutil
 import torch
 
+import gedikit.training.fit
 from gedikit.training import step
+
+fit = sys.modules["gedikit.training.fit"]  # the function has the name of its module
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
 STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
@@ -46,7 +49,26 @@ if STOP >= 0:
 
     at_each_iteration(stop)
 
-if FAULT == "file-size":
+if FAULT == "kill":  # one of several processes, once
+
+    def kill(state, x):
+        again = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
+        if state.iteration == int(AT) and os.environ["RANK"] == "1" and not again:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    at_each_iteration(kill)
+elif FAULT == "version":
+    fit.__version__ = AT
+elif FAULT == "error":
+
+    def fail(state, x):
+        if state.iteration == int(AT):
+            raise ZeroDivisionError("a bug of one process")
+        return x
+
+    at_each_iteration(fail)
+elif FAULT == "file-size":
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(AT), int(AT)))
 elif FAULT == "clock":
     jumps = count()
