@@ -98,7 +98,7 @@ def launched() -> Iterator[None]:
         return
     on_gpu = torch.cuda.is_available()
     if on_gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     try:
         _meet("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     except RuntimeError as error:
@@ -130,9 +130,12 @@ def _part() -> None:
 
 def _meet(backend: str) -> None:
     """Find the other processes; those of an earlier attempt may have left their addresses in the same store."""
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous  # neither is there where torch was built without processes
+
     wait = timedelta(seconds=TIMEOUT)
-    store, number, world = next(dist.rendezvous("env://", timeout=wait))
-    store = dist.PrefixStore(f"gedikit/attempt-{_attempt()}", store)
+    store, number, world = next(rendezvous("env://", timeout=wait))
+    store = PrefixStore(f"gedikit/attempt-{_attempt()}", store)
     dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=wait)
 
 

@@ -5,7 +5,7 @@ Everything is computed in 64 bits: what differs then by more than rounding diffe
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -165,12 +165,44 @@ def steps(case: Case) -> dict[str, Any]:
     _share(state)
     measured = [setup.step(state, measure=True)[0] for _ in range(STEPS)]
     tensors = {name: t.clone() for name, t in state.tensors().items()}
-    return {"measured": measured, "tensors": tensors, "terms": list(setup.plan.terms)}
+    return {"measured": measured, "tensors": tensors, "terms": list(setup.plan.terms), "density": _density(setup)}
 
 
-def work(rank: int, world: int, folder: str) -> None:
+def _density(setup: Any) -> str:
+    density = setup.plan.config.density
+    return "" if density is None else str(density.name)
+
+
+FITS = {
+    "rows": Case("gedi", {**PROPOSALS, "optimiser.iterations": 100}),
+    "chains of rows": Case("gedi", {**CHAINS, "sampler.name": "mala", "optimiser.iterations": 100}),
+    "columns": Case("gedi", {"density.rows": 50, "optimiser.iterations": 100}, "columns"),
+    "pictures": Case("gedi", {**PICTURES, "optimiser.iterations": 20}, "pictures"),
+}
+
+
+def whole(case: Case) -> dict[str, Any]:
+    """A fitted model, and what was measured on the way."""
+    from gedikit.training import fit
+
+    setup = ready(case)
+    execution = replace(setup.execution, log_every=10)
+    done = fit(setup.plan, setup.x, execution=execution, starts=setup.starts)
+    predicted = done.fitted.predictions(setup.x)
+    return {
+        "measured": done.history.rows,
+        "terms": setup.plan.terms,
+        "weights": done.fitted.network.state_dict(),
+        "labels": done.fitted.training_labels,
+        "posterior": done.fitted.posterior(setup.x),
+        "log_density": predicted.log_density,
+    }
+
+
+def work(rank: int, world: int, folder: str, bits: int) -> None:
     torch.set_num_threads(1)
-    in_64_bits()
+    if bits == 64:
+        in_64_bits()
     from gedikit.processes import meeting
 
     if world > 1:
@@ -179,11 +211,12 @@ def work(rank: int, world: int, folder: str) -> None:
             "gloo", init_method=where, rank=rank, world_size=world, timeout=timedelta(seconds=60)
         )
     with meeting(60):
-        found = {name: steps(case) for name, case in CASES.items()}
-    torch.save(found, Path(folder) / f"{world}-{rank}.pt")
+        found = {name: steps(case) for name, case in CASES.items()} if bits == 64 else {}
+        fits = {name: whole(case) for name, case in FITS.items()}
+    torch.save({"steps": found, "fits": fits}, Path(folder) / f"{bits}-{world}-{rank}.pt")
     if world > 1:
         dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    work(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    work(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

@@ -4,10 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from process_cases import CASES
+from process_cases import CASES, FITS
 
 from gedikit.densities import densities
 from gedikit.objectives import objectives
@@ -18,25 +19,34 @@ pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was 
 HERE = Path(__file__).parent
 
 
+def computed(folder, bits, world):
+    """What each of some processes finds."""
+    words = [[str(rank), str(world), str(folder), str(bits)] for rank in range(world)]
+    programs = [subprocess.Popen([sys.executable, HERE / "process_cases.py", *own]) for own in words]
+    assert [program.wait(300) for program in programs] == [0] * world
+    return [torch.load(folder / f"{bits}-{world}-{r}.pt", weights_only=False) for r in range(world)]
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """What each process found, by how many there were."""
-    folder = tmp_path_factory.mktemp("processes")
-    for world in (1, 2, 4):
-        programs = [
-            subprocess.Popen([sys.executable, HERE / "process_cases.py", str(rank), str(world), str(folder)])
-            for rank in range(world)
-        ]
-        assert [program.wait(300) for program in programs] == [0] * world
-    return {world: [torch.load(folder / f"{world}-{r}.pt") for r in range(world)] for world in (1, 2, 4)}
+def exact(tmp_path_factory):
+    """In 64 bits, by how many processes there were."""
+    folder = tmp_path_factory.mktemp("exact")
+    return {world: computed(folder, 64, world) for world in (1, 2, 4)}
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """In 32 bits."""
+    folder = tmp_path_factory.mktemp("usual")
+    return {world: computed(folder, 32, world) for world in (1, 2)}
 
 
 @pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("name", CASES)
-def test_iterations_are_those_of_one_process(found, name, world):
-    alone = found[1][0][name]
-    for results in found[world]:
-        own = results[name]
+def test_iterations_are_those_of_one_process(exact, name, world):
+    alone = exact[1][0]["steps"][name]
+    for results in exact[world]:
+        own = results["steps"][name]
         for ours, theirs in zip(own["measured"], alone["measured"], strict=True):
             assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-9)
         for key, tensor in alone["tensors"].items():
@@ -46,18 +56,45 @@ def test_iterations_are_those_of_one_process(found, name, world):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_processes_do_not_drift_apart(found, name):
+def test_processes_do_not_drift_apart(exact, name):
     """No bit of what they have alike differs: they decide by it."""
     for world in (2, 4):
-        first = found[world][0][name]
-        for other in found[world][1:]:
-            assert other[name]["measured"] == first["measured"]
-            assert all(torch.equal(other[name]["tensors"][key], t) for key, t in first["tensors"].items())
+        first, *others = (results["steps"][name] for results in exact[world])
+        for other in others:
+            assert other["measured"] == first["measured"]
+            assert all(torch.equal(other["tensors"][key], t) for key, t in first["tensors"].items())
 
 
-def test_every_component_was_tried(found):
-    assert {*objectives} <= {term for case in found[1][0].values() for term in case["terms"]}
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("name", FITS)
+def test_a_whole_fit_is_that_of_one_process(exact, name, world):
+    alone = exact[1][0]["fits"][name]
+    for results in exact[world]:
+        own = results["fits"][name]
+        assert [row["iteration"] for row in own["measured"]] == [row["iteration"] for row in alone["measured"]]
+        assert own["measured"][-1] == pytest.approx(alone["measured"][-1], rel=1e-6, abs=1e-6)
+        assert own["weights"].keys() == alone["weights"].keys()
+        for key, tensor in alone["weights"].items():
+            torch.testing.assert_close(own["weights"][key], tensor, rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(own["labels"], alone["labels"])
+        np.testing.assert_allclose(own["posterior"], alone["posterior"], atol=1e-6)
+        np.testing.assert_allclose(own["log_density"], alone["log_density"], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_first_iterations_in_32_bits_are_those_of_one_process(usual, name):
+    """The losses; what is only watched, such as the log-density, has more digits before the point."""
+    alone, own = (usual[world][0]["fits"][name] for world in (1, 2))
+    for ours, theirs in zip(own["measured"], alone["measured"], strict=True):
+        for term in alone["terms"]:
+            assert ours[term] == pytest.approx(theirs[term], rel=1e-4, abs=1e-4)
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+
+
+def test_every_component_was_tried(exact):
+    assert {*objectives} <= {term for case in exact[1][0]["steps"].values() for term in case["terms"]}
     used = {str(value) for case in CASES.values() for value in case.config.values()}
     assert {*samplers} - {"importance"} <= used  # the one for few columns where nothing is said
     assert {*views} - {"walk", "augment"} <= used  # of columns and of pictures where nothing is said
-    assert {*densities} - {"cluster-energy"} <= used | {"flow", "contrastive-energy", "multi-noise-energy"}
+    of_cases = {case["density"] for case in exact[1][0]["steps"].values()}
+    assert {*densities} <= of_cases

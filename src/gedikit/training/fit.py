@@ -116,10 +116,12 @@ def fit(
         monitor = HealthMonitor(x.shape[1], plan.config.optimiser.max_rollbacks)
         view = FitView(plan, state, ready.optima)
         watching = [callback for callback in callbacks if callback.everywhere or is_first()]
+        if n_processes() > 1 and is_first():
+            watching.append(PaysOff(traffic))
         with threads(ready.threads), tuned_convolutions():
             enough = True
             try:
-                train(view, ready.step, monitor, Callbacks([*watching, PaysOff(traffic)]), history)
+                train(view, ready.step, monitor, Callbacks(watching), history)
             except torch.OutOfMemoryError:
                 enough = False  # what the error holds on to is let go of before anything else is tried
             if not enough:

@@ -45,14 +45,14 @@ def train(fit: FitView, step: TrainStep, monitor: HealthMonitor, callback: Callb
                 continue
             row = {"iteration": state.iteration, **values}
             history.add(row)
-            written = _follow(fit, row, callback)
+            asked = _follow(fit, row, callback)
             monitor.remember(state)
-            if written:
+            if asked.written:
                 monitor.remember(state, only=True)
-            if fit.interrupted:  # only at a state that was found healthy
+            if asked.interrupted:  # only at a state that was found healthy
                 raise Interrupted(each(lambda: callback.on_interrupt(fit)))
-            if fit.stopped:
-                event = f"iteration {state.iteration}: {fit.stopped}"
+            if asked.stopped:
+                event = f"iteration {state.iteration}: {asked.stopped}"
                 state.events = [*state.events, event]
                 _tell(callback, event)
                 each(lambda: callback.on_end(fit))
@@ -64,20 +64,33 @@ def _tell(callback: Callback, event: str) -> None:
     each(lambda: callback.on_event(event))
 
 
-def _follow(fit: FitView, row: dict[str, Any], callback: Callback) -> bool:
-    """Let callbacks see a measurement, and all processes do what one was asked to; whether a checkpoint was made."""
+@dataclass(frozen=True)
+class _Asked:
+    """What processes agree on at a measurement; a signal may ask one of them for something else a moment later."""
+
+    written: bool  # a checkpoint
+    stopped: str | None
+    interrupted: bool
+
+
+def _follow(fit: FitView, row: dict[str, Any], callback: Callback) -> _Asked:
+    """Let callbacks see a measurement; what one process is asked to do all do."""
 
     def told() -> bool:
         callback.on_metrics(fit, row)
         return callback.on_checkpoint(fit)
 
     said = exchanged([each(told), fit.stopped, fit.interrupted])
-    for _, stopped, interrupted in said:
-        if stopped:
-            fit.stop(stopped)
-        if interrupted:
-            fit.interrupt()
-    return any(written for written, _, _ in said)
+    asked = _Asked(
+        any(written for written, _, _ in said),
+        next((stopped for _, stopped, _ in said if stopped), None),
+        any(interrupted for _, _, interrupted in said),
+    )
+    if asked.stopped:
+        fit.stop(asked.stopped)
+    if asked.interrupted:
+        fit.interrupt()
+    return asked
 
 
 def is_measured(fit: FitView, step: TrainStep) -> bool:

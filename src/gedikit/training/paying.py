@@ -2,10 +2,9 @@
 
 import time
 import warnings
-from typing import ClassVar
 
 from gedikit.errors import GediWarning
-from gedikit.processes import Traffic, is_first, n_processes
+from gedikit.processes import Traffic, n_processes
 from gedikit.training.callbacks import Callback, FitView
 
 _FIRST, _LOOKED_AT = 10, 100  # iterations: those that warm up, and those that are judged
@@ -15,12 +14,10 @@ _TOO_MUCH = 0.5  # share of the time
 class PaysOff(Callback):
     """Warns where processes on CPUs spend most of an iteration waiting for each other."""
 
-    everywhere: ClassVar[bool] = True
-
     def __init__(self, traffic: Traffic):
         self.traffic = traffic
         self.began: tuple[int, float, float] | None = None
-        self.done = n_processes() == 1
+        self.done = False
 
     def on_step(self, fit: FitView) -> None:
         if self.done or fit.state.weights.is_cuda:  # a GPU waits while the host goes on: nothing to be seen here
@@ -35,7 +32,7 @@ class PaysOff(Callback):
             return
         self.done = True
         share = (self.traffic.seconds - waited) / (now - began)
-        if share > _TOO_MUCH and is_first():
+        if share > _TOO_MUCH:
             warnings.warn(
                 GediWarning(
                     f"{n_processes()} processes spend {share:.0%} of the time on each other: "
