@@ -48,7 +48,9 @@ def main() -> None:
         rows = exchanged(dict(zip(names, each, strict=True)))
         if is_first():
             weights = state.weights.numel()
-            sys.stdout.write(json.dumps({"kind": kind, "processes": n_processes(), "weights": weights, "each": rows}) + "\n")
+            sys.stdout.write(
+                json.dumps({"kind": kind, "processes": n_processes(), "weights": weights, "each": rows}) + "\n"
+            )
 
 
 if __name__ == "__main__":

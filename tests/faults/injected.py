@@ -12,10 +12,7 @@ from pathlib import Path
 import psutil
 import torch
 
-import gedikit.training.fit
 from gedikit.training import step
-
-fit = sys.modules["gedikit.training.fit"]  # the function has the name of its module
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
 STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
@@ -59,7 +56,7 @@ if FAULT == "kill":  # one of several processes, once
 
     at_each_iteration(kill)
 elif FAULT == "version":
-    fit.__version__ = AT
+    sys.modules["gedikit.training.fit"].__version__ = AT  # the function has the name of its module
 elif FAULT == "error":
 
     def fail(state, x):
