@@ -76,9 +76,8 @@ def group(tmp_path) -> Iterator[Group]:
 def torchrun(*words: object, restarts: int = 0, **env: str) -> Done:
     launch = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m", "gedikit"]
     command = [sys.executable, "-m", "torch.distributed.run", *launch, *map(str, words)]
-    done = subprocess.run(
-        command, env={**os.environ, "OMP_NUM_THREADS": "1", **env}, capture_output=True, text=True
-    )
+    around = {**os.environ, "OMP_NUM_THREADS": "1", **env}
+    done = subprocess.run(command, env=around, capture_output=True, text=True)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -88,7 +87,7 @@ def silent(ranks: Ranks) -> None:
 
 
 def test_a_killed_process_is_started_again(data, tmp_path, promise):
-    """One of two processes killed: torchrun starts both again, and the run equals the undisturbed one bit for bit"""
+    """One of two processes killed: torchrun starts both again, the run equals the undisturbed one bit for bit"""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     done = torchrun(*asked(data, whole))
     assert done.returncode == 0, done.stderr
@@ -130,7 +129,7 @@ def test_checkpoints_are_for_any_number_of_processes(data, group, tmp_path, prom
         out = tmp_path / f"{before}-{after}"
         with promise.trial():
             words = asked(data, out)
-            fault = {rank: f"error:{STOP}" for rank in range(before)}
+            fault = dict.fromkeys(range(before), f"error:{STOP}")
             for done in (
                 group.run(*[words] * before, FAULT=fault)
                 if before > 1
