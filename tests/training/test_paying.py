@@ -22,6 +22,7 @@ def follow(monkeypatch, waited: float) -> None:
         callback.on_step(SimpleNamespace(iteration=iteration, state=SimpleNamespace(weights=torch.ones(1))))
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_it_is_said_once_where_it_does_not_pay(monkeypatch):
     with pytest.warns(GediWarning, match="2 processes spend 60% of the time on each other") as said:
         follow(monkeypatch, 0.6)
@@ -29,5 +30,6 @@ def test_it_is_said_once_where_it_does_not_pay(monkeypatch):
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("unchecked")
 def test_nothing_is_said_where_it_pays(monkeypatch):
     follow(monkeypatch, 0.4)
