@@ -72,8 +72,8 @@ def rank() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes and speaks for all."""
-    return rank() == 0
+    """Whether this is the process that writes and speaks for all, also while it computes alone."""
+    return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
 
 
 @contextmanager

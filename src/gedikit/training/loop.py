@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gedikit.errors import Interrupted
-from gedikit.processes import each, exchanged, n_processes
+from gedikit.processes import alone, each, exchanged, n_processes
 from gedikit.training.callbacks import Callback, FitView
 from gedikit.training.health import HealthMonitor
 from gedikit.training.step import TrainStep
@@ -36,7 +36,8 @@ def train(fit: FitView, step: TrainStep, monitor: HealthMonitor, callback: Callb
     monitor.remember(state)
     while state.iteration < fit.iterations:
         measured = step(state, measure=is_measured(fit, step))
-        callback.on_step(fit)
+        with alone():
+            callback.on_step(fit)
         for values in measured:
             complaint = monitor.complaint(values, *state.not_finite())
             complaint = next((text for text in exchanged(complaint) if text), None)
@@ -77,7 +78,8 @@ def _follow(fit: FitView, row: dict[str, Any], callback: Callback) -> _Asked:
     """Let callbacks see a measurement; what one process is asked to do all do."""
 
     def told() -> bool:
-        callback.on_metrics(fit, row)
+        with alone():  # callbacks of the first process may ask the network, the others do not
+            callback.on_metrics(fit, row)
         return callback.on_checkpoint(fit)
 
     said = exchanged([each(told), fit.stopped, fit.interrupted])

@@ -17,7 +17,7 @@ class PaysOff(Callback):
     def __init__(self, traffic: Traffic):
         self.traffic = traffic
         self.began: tuple[int, float, float] | None = None
-        self.done = False
+        self.processes, self.done = n_processes(), False
 
     def on_step(self, fit: FitView) -> None:
         if self.done or fit.state.weights.is_cuda:  # a GPU waits while the host goes on: nothing to be seen here
@@ -35,7 +35,7 @@ class PaysOff(Callback):
         if share > _TOO_MUCH:
             warnings.warn(
                 GediWarning(
-                    f"{n_processes()} processes spend {share:.0%} of the time on each other: "
+                    f"{self.processes} processes spend {share:.0%} of the time on each other: "
                     "so small a fit is faster with fewer of them, or with one"
                 ),
                 stacklevel=2,
