@@ -12,6 +12,7 @@ from gedikit.encoders import Encoder, encoders
 from gedikit.errors import UsageError
 from gedikit.modalities import Modality, modalities
 from gedikit.objectives import Objective, objectives
+from gedikit.processes import TIMEOUT
 from gedikit.samplers import Sampler, samplers
 from gedikit.views import Similarity, ViewMaker, similarities, views
 
@@ -58,6 +59,9 @@ class Execution(Component):
     compile: bool = setting(True, "compiled networks and captured iterations on a GPU")
     log_every: int = setting(25, "iterations between two measurements", above=0)
     checkpoint_every: int = setting(500, "iterations between two checkpoints", above=0)
+    timeout: float = setting(
+        TIMEOUT, "seconds that several processes wait for one that does not answer before all end", above=0
+    )
     threads: int | None = setting(
         None, "CPU threads, 0 for torch's own number; none: 1 for vectors, torch's number for images", at_least=0
     )

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from gedikit import objectives
 from gedikit.fitted import FittedModel
 from gedikit.planning import ASKED, AUTO, UNIFORM
+from gedikit.processes import alone
 from gedikit.symbolic import Names
 from gedikit.training.islands import CUT_ISLAND, OUTLIERS, SEVERAL_ISLANDS, Concern
 
@@ -131,7 +132,7 @@ def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> di
     generator = torch.Generator(z.device).manual_seed(0)
     moved = fitted.plan.config.data.nearby(z, fitted.bandwidth, generator)
     log_prior = torch.from_numpy(np.log(fitted.prior)).to(z.device)
-    with torch.inference_mode():
+    with alone(), torch.inference_mode():
         logits, view = (fitted.assignment.of_points(fitted.network, u).double() for u in (z, moved))
         log_p, view_log_p = logits.log_softmax(-1), view.log_softmax(-1)
         p = log_p.exp()

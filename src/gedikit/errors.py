@@ -21,6 +21,18 @@ class DivergenceError(GediError, RuntimeError):
     """Training ran away and could not be brought back."""
 
 
+class ProcessError(GediError):
+    """One of several processes that compute a fit failed, was killed or hangs."""
+
+
+class SpokenFor(GediError):
+    """What went wrong is said by the first of several processes; this one has nothing to add."""
+
+    def __init__(self, error: GediError):
+        super().__init__(str(error))
+        self.error = error
+
+
 class Interrupted(GediError):
     """Training was asked to stop; the checkpoint it left is named in the message."""
 

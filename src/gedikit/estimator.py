@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,7 @@ from gedikit.known import Known
 from gedikit.modalities import Image
 from gedikit.planning import AUTO, GIVEN, Asked, Decision, Plan, check_rows, plan, split_execution
 from gedikit.presentation import PresentationMixin
+from gedikit.processes import first_says, n_processes
 from gedikit.profile import DataProfile, as_rows
 from gedikit.rows import Rows
 from gedikit.starts import Starts
@@ -631,21 +632,33 @@ class GEDI(
 def plan_rows(
     x: Rows, image_shape: tuple[int, ...], asked: Asked, encoding: TableEncoding | None = None
 ) -> tuple[Plan, Starts]:
-    """The plan for rows of finite numbers, which may stand for a table, and the partitions it was made from."""
+    """The plan for rows of finite numbers, which may stand for a table, and the partitions it was made from.
+
+    Of several processes the first one makes it.
+    """
     check_rows(x, asked.n_clusters or 1)
     codes = () if encoding is None else encoding.codes
     if codes:
         asked = dataclasses.replace(asked, config=merge(dict(asked.config), {"data": {"codes": codes}}))
     starts = Starts(x, asked.seed, codes, asked.known)
+    if n_processes() == 1:
+        return _planned(x, image_shape, asked, encoding, starts), starts
+    tree = first_says(lambda: _planned(x, image_shape, asked, encoding, starts).tree())
+    return Plan.from_tree(tree), starts
+
+
+def _planned(
+    x: Rows, image_shape: tuple[int, ...], asked: Asked, encoding: TableEncoding | None, starts: Starts
+) -> Plan:
     made = plan(DataProfile.of(x, image_shape), asked, starts)
     if encoding is None:
-        return made, starts
+        return made
     decisions = [Decision("columns", encoding.summary(), "; ".join(encoding.notes) or "as they look")]
     aside = encoding.parts(starts.aside(made.config.data.scaling).tolist())
     if aside:
         why = "rows that are near by all other columns do not share them, so they would part every group"
         decisions.append(Decision("groups", f"looked for without {', '.join(aside)}", why))
-    return dataclasses.replace(made, decisions=(*decisions, *made.decisions)), starts
+    return dataclasses.replace(made, decisions=(*decisions, *made.decisions))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -695,6 +708,8 @@ def _as_rows(X: ArrayLike) -> tuple[ArrayLike, tuple[int, ...]]:
 
 class _CtrlC(Callback):
     """The first Ctrl-C ends the training early and keeps the model; the second aborts."""
+
+    everywhere: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.asked = False

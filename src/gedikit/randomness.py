@@ -7,6 +7,9 @@ Keys need no generator: a number is a hash of (seed, epoch, row, stream, column)
 whichever batch, order, process or device it turns up. Each part is added and mixed in by the output function of
 the generator splitmix64. Noise for images is many numbers, hence the arithmetic in place: a CPU spends more
 on fresh memory than on the arithmetic.
+
+Several processes that train one model draw the same numbers for the rows of all, and each keeps those of its own
+rows: chain i of four processes sees the noise that chain i of one process sees.
 """
 
 import math
@@ -16,19 +19,53 @@ import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
+from gedikit.processes import Share
+
 Randomness = torch.Generator | Sequence[torch.Generator]
 
 
+class SharedGenerator(torch.Generator):
+    """A generator that all processes have alike: drawn is for the rows of all, kept are those of this process."""
+
+    share: Share
+
+    @classmethod
+    def of(cls, device: torch.device, share: Share) -> torch.Generator:
+        """A generator of this kind, or a plain one where there is one process."""
+        if share.count == 1:
+            return torch.Generator(device)
+        made = cls(device)
+        made.share = share
+        return made
+
+
+def share_of(randomness: Randomness) -> Share:
+    """The part of the rows that numbers are drawn for."""
+    return randomness.share if isinstance(randomness, SharedGenerator) else Share()
+
+
+def plain(generator: torch.Generator) -> torch.Generator:
+    """The generator, or one in the same state that is not shared with other processes."""
+    if not isinstance(generator, SharedGenerator):
+        return generator
+    own = torch.Generator(generator.device)
+    own.set_state(generator.get_state())
+    return own
+
+
 def normal(shape: Sequence[int], randomness: Randomness) -> Float[Tensor, "..."]:
-    return _drawn(lambda g: torch.randn(shape, generator=g, device=g.device), randomness)
+    """Standard normal numbers for the rows here: the last dimension but one, or the only one."""
+    return _drawn(lambda s, g: torch.randn(s, generator=g, device=g.device), shape, randomness)
 
 
 def uniform(shape: Sequence[int], randomness: Randomness) -> Float[Tensor, "..."]:
-    return _drawn(lambda g: torch.rand(shape, generator=g, device=g.device), randomness)
+    """Numbers in [0, 1) for the rows here, as for `normal`."""
+    return _drawn(lambda s, g: torch.rand(s, generator=g, device=g.device), shape, randomness)
 
 
-def integers(high: int, shape: Sequence[int], randomness: Randomness) -> Int[Tensor, "..."]:
-    return _drawn(lambda g: torch.randint(high, shape, generator=g, device=g.device), randomness)
+def integers(high: int, shape: Sequence[int], randomness: Randomness, *, whole: bool = False) -> Int[Tensor, "..."]:
+    """Numbers in [0, high) for the rows here, as for `normal`; with `whole` those of all processes."""
+    return _drawn(lambda s, g: torch.randint(high, s, generator=g, device=g.device), shape, randomness, whole=whole)
 
 
 def member_shape(shape: Sequence[int], randomness: Randomness) -> Sequence[int]:
@@ -36,10 +73,20 @@ def member_shape(shape: Sequence[int], randomness: Randomness) -> Sequence[int]:
     return shape if isinstance(randomness, torch.Generator) else shape[1:]
 
 
-def _drawn(draw: Callable[[torch.Generator], Tensor], randomness: Randomness) -> Tensor:
+def _drawn(
+    draw: Callable[[Sequence[int], torch.Generator], Tensor],
+    shape: Sequence[int],
+    randomness: Randomness,
+    *,
+    whole: bool = False,
+) -> Tensor:
+    if isinstance(randomness, SharedGenerator) and not whole:
+        rows, here = max(0, len(shape) - 2), randomness.share
+        everyone = [n * here.count if dim == rows else n for dim, n in enumerate(shape)]
+        return draw(everyone, randomness).narrow(rows, here.rank * shape[rows], shape[rows])
     if isinstance(randomness, torch.Generator):
-        return draw(randomness)
-    return torch.stack([draw(g) for g in randomness])
+        return draw(shape, randomness)
+    return torch.stack([draw(shape, g) for g in randomness])
 
 
 def keys(seed: int, epoch: Int[Tensor, ""] | int, rows: Int[Tensor, "*b"], stream: int) -> Int64[Tensor, "*b"]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from gedikit import legacy
 from gedikit.components import as_tree
@@ -23,6 +23,7 @@ from gedikit.features import FeatureNetwork, feature_networks
 from gedikit.imports import import_again
 from gedikit.locks import DirectoryLock
 from gedikit.planning import Plan
+from gedikit.processes import is_first, n_processes
 from gedikit.storage import (
     FORMAT,
     check_format,
@@ -92,7 +93,12 @@ class RunConfig:
 
     @classmethod
     def from_toml(cls, path: Path) -> "RunConfig":
-        table = _read_table(path)
+        return cls.parsed(_text_of(path), path)
+
+    @classmethod
+    def parsed(cls, text: str, path: Path) -> "RunConfig":
+        """What a file says, which the first of several processes may have read."""
+        table = _table_of(text, path)
         with damaged(path):
             if table["format"] < legacy.FIRST_WITH_PLANS:
                 return cls(**legacy.run(table))
@@ -115,12 +121,19 @@ class RunConfig:
             )
 
 
-def _read_table(path: Path) -> dict[str, Any]:
-    """The file of a run as it is written; that it is one of ours is all that is checked."""
+def _text_of(path: Path) -> str:
     try:
-        table = parsed_toml(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UsageError(f"{path.parent} is not a run directory: it has no {path.name}") from None
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}") from None
+
+
+def _table_of(text: str, path: Path) -> dict[str, Any]:
+    """The file of a run as it is written; that it is one of ours is all that is checked."""
+    try:
+        table = parsed_toml(text)
     except ValueError as error:
         raise StorageError(f"{path} is damaged: {error}") from None
     if "format" not in table:
@@ -227,7 +240,7 @@ class Run:
 
     def remove(self) -> None:
         """Delete what a run consists of and nothing else; a directory that is no run of ours is refused."""
-        _read_table(self.config_path)
+        _table_of(_text_of(self.config_path), self.config_path)
         self.forget_checkpoints()
         written = (self.metrics_path, self.log_path, self.evaluations_path)
         for path in (*written, self.model_path, self.report_path, self.labels_path, *self._of_the_data):
@@ -261,9 +274,9 @@ class Run:
 
     def write_checkpoint(self, state: TrainState, fingerprint: str) -> Path:
         path = self._checkpoints() / f"step-{state.iteration:09d}.safetensors"
-        write_tensors(
-            regular_or_new(path), state.tensors(), {**state.meta(), "fingerprint": fingerprint}, "checkpoint"
-        )
+        several = {} if n_processes() == 1 else {"processes": n_processes()}
+        meta = {**state.meta(), "fingerprint": fingerprint, **several}
+        write_tensors(regular_or_new(path), state.tensors(), meta, "checkpoint")
         for old in self.checkpoints()[:-_KEPT_CHECKPOINTS]:
             old.unlink(missing_ok=True)
         return path
@@ -312,12 +325,12 @@ class Run:
             raise StorageError(f"could not write {path}: {error.strerror}") from error
 
 
-class RunRecorder(Callback):
-    """Writes a fit down as it happens, and stops it cleanly when the process is told to end."""
+class StopOnSignal(Callback):
+    """Stops a fit cleanly, after a checkpoint, when the process is told to end."""
 
-    def __init__(self, run: Run, config: RunConfig, lock: DirectoryLock):
-        self.run, self.config, self.lock = run, config, lock
-        self.last_checkpoint = 0
+    everywhere: ClassVar[bool] = True
+
+    def __init__(self) -> None:
         self.signal: int | None = None
         self.view: FitView | None = None
         self._previous: dict[int, Any] = {}
@@ -337,13 +350,27 @@ class RunRecorder(Callback):
         self.signal = number
         if self.view is not None:
             self.view.interrupt()
-        with contextlib.suppress(OSError):  # past Python's buffers, which may be in the middle of a line
-            os.write(2, b"\nstopping after a checkpoint; press Ctrl-C again to stop at once\n")
+        if is_first():
+            with contextlib.suppress(OSError):  # past Python's buffers, which may be in the middle of a line
+                os.write(2, b"\nstopping after a checkpoint; press Ctrl-C again to stop at once\n")
 
     def on_start(self, fit: FitView) -> None:
-        self.view, self.last_checkpoint = fit, fit.iteration
+        self.view = fit
         if self.signal is not None:
             fit.interrupt()
+
+
+class RunRecorder(StopOnSignal):
+    """Writes a fit down as it happens, and stops it cleanly when the process is told to end."""
+
+    def __init__(self, run: Run, config: RunConfig, lock: DirectoryLock):
+        super().__init__()
+        self.run, self.config, self.lock = run, config, lock
+        self.last_checkpoint = 0
+
+    def on_start(self, fit: FitView) -> None:
+        super().on_start(fit)
+        self.last_checkpoint = fit.iteration
 
     def on_metrics(self, fit: FitView, metrics: Metrics) -> None:
         if is_planned(fit, self.config.execution.log_every):

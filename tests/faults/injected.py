@@ -50,7 +50,26 @@ if STOP >= 0:
 
     at_each_iteration(stop)
 
-if FAULT == "file-size":
+if FAULT == "kill":  # one of several processes, once
+
+    def kill(state, x):
+        again = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
+        if state.iteration == int(AT) and os.environ["RANK"] == "1" and not again:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    at_each_iteration(kill)
+elif FAULT == "version":
+    sys.modules["gedikit.training.fit"].__version__ = AT  # the function has the name of its module
+elif FAULT == "error":
+
+    def fail(state, x):
+        if state.iteration == int(AT):
+            raise ZeroDivisionError("a bug of one process")
+        return x
+
+    at_each_iteration(fail)
+elif FAULT == "file-size":
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(AT), int(AT)))
 elif FAULT == "clock":
     jumps = count()

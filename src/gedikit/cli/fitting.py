@@ -5,8 +5,9 @@ import hashlib
 import json
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -54,16 +55,20 @@ from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check_prior, plan, split_execution
+from gedikit.processes import each, first_says, is_first, launched, n_processes, restarted
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
-from gedikit.runs import Run, RunConfig, RunRecorder
+from gedikit.runs import Run, RunConfig, RunRecorder, StopOnSignal
 from gedikit.starts import Starts
 from gedikit.storage import regular_or_new
 from gedikit.tables import ColumnOptions
+from gedikit.training.callbacks import Callbacks
 from gedikit.training.devices import resolve_device
-from gedikit.training.fit import fingerprint
+from gedikit.training.fit import Checkpoint, fingerprint
+from gedikit.training.loop import History
 from gedikit.views.image_views import batches_per_epoch
 
+Done = tuple[Diagnosis, int]  # the verdict, and how many rows were written
 _LABELS = "labels"
 _WRITTEN = 65_536  # rows that are written together
 _OF_COLUMNS = ("--columns", "--drop", "--id", "--label", "--types", "--known")
@@ -117,32 +122,61 @@ def fit(
     as_json: bool = False,
 ) -> None:
     began = time.monotonic()
-    if resume:
-        run, config, dataset = _resumed(data, out, request)
-        with run.locked() as lock:
-            verdict, rows = _train(run, lock, config, dataset, evaluate_every)
-    else:
-        if data is None:
-            raise UsageError("fit needs DATA: a built-in data set, a file or a folder of pictures")
-        found = planned(data, request)
-        config, dataset = found.config, found.dataset
-        run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.plan.method}-{config.plan.seed}")
-        with run.locked() as lock:
-            run.create(config)
-            try:
-                if config.features is not None:
-                    keep_features(run, config.features, dataset)
-                if dataset.index is not None:
-                    dataset.index.save(run.index_path)
-                budgets = cheaper_budgets(config, found.asked)
-                verdict, rows = _train(run, lock, config, dataset, evaluate_every, budgets, found.starts)
-            except Exception:
-                run.remove_if_nothing_was_done(lock)
-                raise
+    with launched():
+        if not is_first():
+            console.quiet = True
+            warnings.simplefilter("ignore")
+        run, config, done = _fit(data, request, out, resume, evaluate_every)
+    if done is None:
+        return  # another process writes and speaks
     if as_json:
-        sys.stdout.write(json.dumps(summary(run, config, verdict, rows, time.monotonic() - began), indent=2) + "\n")
+        sys.stdout.write(json.dumps(summary(run, config, *done, time.monotonic() - began), indent=2) + "\n")
+    verdict, _ = done
     if strict and not verdict.healthy:
         raise Unhealthy(f"{run.path}: {verdict.verdict}: {verdict.explanation}")
+
+
+def _fit(
+    data: str | None, request: FitRequest, out: Path | None, resume: bool, evaluate_every: int
+) -> "tuple[Run, RunConfig, Done | None]":
+    if resume:
+        run, config, dataset = _resumed(data, out, request)
+        with _written_by_first(run) as lock:
+            return run, config, _train(run, lock, config, dataset, evaluate_every)
+    if data is None:
+        raise UsageError("fit needs DATA: a built-in data set, a file or a folder of pictures")
+    found = planned(data, request)
+    config, dataset = found.config, found.dataset
+    run = Run(out or Path("runs") / f"{title_of(config.source)}-{config.plan.method}-{config.plan.seed}")
+    with _written_by_first(run) as lock:
+        if lock is not None and not _is_begun(run, config):
+            run.create(config)
+        try:
+            if config.features is not None and lock is not None:
+                keep_features(run, config.features, dataset)
+            if dataset.index is not None and lock is not None:
+                dataset.index.save(run.index_path)
+            budgets = cheaper_budgets(config, found.asked)
+            return run, config, _train(run, lock, config, dataset, evaluate_every, budgets, found.starts)
+        except Exception:
+            if lock is not None:
+                run.remove_if_nothing_was_done(lock)
+            raise
+
+
+@contextmanager
+def _written_by_first(run: Run) -> Iterator[DirectoryLock | None]:
+    """The lock of a run directory, which the first of several processes has."""
+    if not is_first():
+        yield None
+        return
+    with run.locked() as lock:
+        yield lock
+
+
+def _is_begun(run: Run, config: RunConfig) -> bool:
+    """Whether torchrun has started this very run before: it goes on from its last checkpoint."""
+    return restarted() and run.exists and run.config().to_toml() == config.to_toml()
 
 
 @dataclass(frozen=True)
@@ -179,15 +213,18 @@ def planned(data: str, request: FitRequest) -> Planned:
         asked = dataclasses.replace(asked, config=merge({"data": {"scaling": "global"}}, dict(asked.config)))
     labels_from = "" if request.labels_from is None else check_labels_from(request.labels_from, data)
     shards = _shard_reading(data, request)
-    dataset = read_data(
-        data,
-        seed,
-        image_size=size,
-        options=_column_options(request, data),
-        network=network,
-        labels_from=labels_from,
-        device=execution.device,
-        shards=shards,
+    options = _column_options(request, data)
+    dataset = each(
+        lambda: read_data(
+            data,
+            seed,
+            image_size=size,
+            options=options,
+            network=network,
+            labels_from=labels_from,
+            device=execution.device,
+            shards=shards,
+        )
     )
     if request.known is not None:
         asked = dataclasses.replace(asked, known=_known_labels(dataset, told=True))
@@ -315,11 +352,11 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
         raise UsageError("--resume needs --out: which run is to be continued?")
     import_to_go_on(request)
     run = Run(out)
-    config = run.config()
+    config = _config_of(run)
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
         raise UsageError(unfinished_in_0_1(out))
-    dataset = rows_of(run, config, data or config.source)
     source = data or config.source
+    dataset = each(lambda: rows_of(run, config, source))
     if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {source} now")
     now = _beside(dataset)
@@ -330,6 +367,18 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
         what = " and ".join(changed)
         console.print(f"{what} in {source} have changed since the run began: outputs have them as they are now")
     return run, config, dataset
+
+
+def _config_of(run: Run) -> RunConfig:
+    """What a run directory says, which the first of several processes reads for all."""
+    if n_processes() == 1:
+        return run.config()
+
+    def text() -> str:
+        run.config()
+        return run.config_path.read_text(encoding="utf-8")
+
+    return RunConfig.parsed(first_says(text), run.config_path)
 
 
 def _beside(dataset: sources.Dataset) -> dict[str, str]:
@@ -353,16 +402,26 @@ def _learns_labels(config: RunConfig) -> bool:
 
 def _train(
     run: Run,
-    lock: DirectoryLock,
+    lock: DirectoryLock | None,
     config: RunConfig,
     dataset: sources.Dataset,
     evaluate_every: int,
     cheaper: Mapping[str, float] = MappingProxyType({}),
     starts: Starts | None = None,
-) -> tuple[Diagnosis, int]:
-    """Train unless that is done, then write what a finished run has; checkpoints are removed last."""
+) -> "Done | None":
+    """Train unless that is done, then write what a finished run has; checkpoints are removed last.
+
+    Of several processes the first one, which has the lock, writes.
+    """
     made = config.plan
-    if run.model_path.exists():
+    trained = first_says(run.model_path.exists)
+    model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
+    if lock is None:
+        if not trained:
+            with StopOnSignal() as stop:
+                _compute(model, config, dataset, [stop], starts)
+        return None
+    if trained:
         console.print(f"{run.path} is already trained")
         fitted = load_run(run.path, config.execution.device)
     else:
@@ -371,25 +430,18 @@ def _train(
         console.print(announcement(config, at))
         for decision in made.decisions:
             detail(f"  {decision.what}: {decision.choice} ({decision.reason})")
-        model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
         with ExitStack() as stack:
             line = stack.enter_context(ProgressLine(console))
             recorder = stack.enter_context(RunRecorder(run, config, lock))
             followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
             followers += _evaluations(run, config, evaluate_every, len(dataset.rows), line)
             history = run.history(up_to=at)
-            encoding = config.encoding
-            model.fit_planned(
-                made,
-                dataset.rows,
-                followers,
-                encoding=encoding,
-                feature_names=[] if encoding is None else [column.name for column in encoding.columns],
-                starts=starts,
-                known=_known_labels(dataset) if _learns_labels(config) else None,
-                checkpoint=checkpoint,
-                history=history,
-            )
+            if checkpoint is not None and checkpoint[1].get("processes", 1) != n_processes():
+                before = checkpoint[1].get("processes", 1)
+                Callbacks([recorder, line]).on_event(
+                    f"iteration {at}: resumed on {_processes(n_processes())}, was {before}"
+                )
+            _compute(model, config, dataset, followers, starts, checkpoint, history)
         for name, why in dataset.skipped:
             run.append(run.log_path, f"left out: {name} ({why})")
         fitted = model.fitted_
@@ -420,6 +472,33 @@ def _in_blocks(dataset: sources.Dataset, found: Predictions) -> Iterator[tuple[s
         yield sources.Block(np.empty((0, 0)), names[some], ids=ids), found.of(some)
 
 
+def _compute(
+    model: GEDI,
+    config: RunConfig,
+    dataset: sources.Dataset,
+    followers: list[Callback],
+    starts: Starts | None,
+    checkpoint: Checkpoint | None = None,
+    history: History | None = None,
+) -> None:
+    encoding = config.encoding
+    model.fit_planned(
+        config.plan,
+        dataset.rows,
+        followers,
+        encoding=encoding,
+        feature_names=[] if encoding is None else [column.name for column in encoding.columns],
+        starts=starts,
+        known=_known_labels(dataset) if _learns_labels(config) else None,
+        checkpoint=checkpoint,
+        history=history,
+    )
+
+
+def _processes(n: int) -> str:
+    return "1 process" if n == 1 else f"{n} processes"
+
+
 def summary(run: Run, config: RunConfig, verdict: Diagnosis, rows: int, seconds: float) -> dict[str, Any]:
     history = run.history().rows
     return {
@@ -445,6 +524,8 @@ def announcement(config: RunConfig, at: int) -> str:
     if at:
         return f"resuming at iteration {at} of {iterations}"
     place = "the CPU" if where.type == "cpu" else torch.cuda.get_device_name(where)
+    if n_processes() > 1:
+        place = f"{n_processes()} processes ({place})"
     clusters = "1 cluster" if made.n_clusters == 1 else f"{made.n_clusters} clusters"
     return f"training {made.method}: {clusters}, {iterations} iterations on {place}"
 

@@ -10,7 +10,7 @@ import typer
 
 from gedikit.cli.app import app
 from gedikit.cli.printing import printable
-from gedikit.errors import DivergenceError, GediError, GediWarning, Interrupted, Unhealthy, UsageError
+from gedikit.errors import DivergenceError, GediError, GediWarning, Interrupted, SpokenFor, Unhealthy, UsageError
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_UNHEALTHY, EXIT_INTERRUPTED = 1, 2, 3, 130
 _ALIKE = 0.7  # the share that two options have in common
@@ -52,13 +52,15 @@ def run(arguments: list[str]) -> int:
 
 def _told(error: GediError) -> int:
     """Say what went wrong and choose the exit code."""
-    if isinstance(error, Interrupted):
-        return _say(str(error), EXIT_INTERRUPTED)
-    if isinstance(error, Unhealthy):
-        return _say(str(error), EXIT_UNHEALTHY)
-    if isinstance(error, UsageError):
-        return _say(f"error: {error}", EXIT_USAGE)
-    return _say(f"{'diverged' if isinstance(error, DivergenceError) else 'error'}: {error}", EXIT_FAILURE)
+    if isinstance(error, SpokenFor):
+        return _code(error.error)
+    before = "" if isinstance(error, Interrupted | Unhealthy) else "error: "
+    return _say(f"{'diverged: ' if isinstance(error, DivergenceError) else before}{error}", _code(error))
+
+
+def _code(error: GediError) -> int:
+    kinds = {Interrupted: EXIT_INTERRUPTED, Unhealthy: EXIT_UNHEALTHY, UsageError: EXIT_USAGE}
+    return next((code for kind, code in kinds.items() if isinstance(error, kind)), EXIT_FAILURE)
 
 
 def _wrongly_asked(error: Any, arguments: list[str]) -> int:

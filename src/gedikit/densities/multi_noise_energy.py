@@ -35,6 +35,7 @@ from gedikit.densities.estimators import effective_sample_size, log_normaliser
 from gedikit.densities.mixture import NoisedMixture, blank_mixture, fit_mixture
 from gedikit.objectives import batch
 from gedikit.objectives.loss import full_precision
+from gedikit.randomness import share_of
 
 _LEVELS = 8  # at which the normaliser is measured
 _PROPOSALS = 4000  # samples of the mixture for it
@@ -49,15 +50,22 @@ _SCHEDULE = 7.0  # of the levels that samples come down by (Karras et al., 2022)
 
 
 @full_precision
-def contrastive_loss(data: Float[Tensor, " n"], mixture: Float[Tensor, " k"]) -> Float[Tensor, ""]:
-    """Logistic loss of telling data from samples of the mixture by f; 2 log 2 where they are alike."""
-    return batch.mean(F.softplus(-data)) + batch.mean(F.softplus(mixture))
+def contrastive_loss(
+    data: Float[Tensor, " n"], mixture: Float[Tensor, " k"], whole: int | None = None
+) -> Float[Tensor, ""]:
+    """Logistic loss of telling data from samples of the mixture by f; 2 log 2 where they are alike.
+
+    `whole` is the number of each, where processes do not hold equally many.
+    """
+    return batch.mean(F.softplus(-data), whole) + batch.mean(F.softplus(mixture), whole)
 
 
 @full_precision
-def noised_posterior_loss(clean: Float[Tensor, "n c"], noised: Float[Tensor, "n c"]) -> Float[Tensor, ""]:
+def noised_posterior_loss(
+    clean: Float[Tensor, "n c"], noised: Float[Tensor, "n c"], whole: int | None = None
+) -> Float[Tensor, ""]:
     """Cross-entropy of the posterior of noised rows to that of the clean ones, from log-probabilities."""
-    return -batch.mean((clean.exp() * noised).sum(-1))
+    return -batch.mean((clean.exp() * noised).sum(-1), whole)
 
 
 class MultiNoiseModule(DensityModule):
@@ -280,24 +288,30 @@ class MultiNoiseEnergy(Density):
         module = out.network.density
         assert isinstance(module, MultiNoiseModule)
         assert isinstance(out.generator, torch.Generator)
-        learned = ~out.held_out
-        if not bool(learned.any()):  # a batch of very few rows
-            learned = torch.ones_like(learned)
-        trained = out.x[learned]
-        n = min(self.samples, len(trained))
-        rows = torch.cat([trained[:n], module.mixture.sample(n, out.generator)])
+        here, learned = share_of(out.generator), ~out.held_out
+        counts = here.all_rows(learned.sum()[None], 0).tolist()
+        if not any(counts):  # a batch of very few rows
+            learned, counts = torch.ones_like(learned), [learned.numel()] * here.count
+        whole, before = min(self.samples, sum(counts)), sum(counts[: here.rank])
+        trained = out.x[learned][: max(0, whole - before)]
+        n = len(trained)
+        # numbers are drawn for the rows of all processes, which cannot be known to be equally many
+        drawn = module.mixture.sample(whole, out.generator)
         low, high = module.log_levels
-        uniform = torch.rand(n, 1, generator=out.generator, device=rows.device)
-        uniform[: n // 2] = 0  # half of them at the level that matters most
-        sigma = torch.exp(low + (high - low) * uniform).repeat(2, 1)
-        noise = torch.randn(rows.shape, generator=out.generator, device=rows.device)
+        uniform = torch.rand(whole, 1, generator=out.generator, device=drawn.device)
+        uniform[: whole // 2] = 0  # half of them at the level that matters most
+        sigma = torch.exp(low + (high - low) * uniform)
+        noise = torch.randn((2, *drawn.shape), generator=out.generator, device=drawn.device)
+        own, made = slice(before, before + n), here.part(whole)
+        rows = torch.cat([trained, drawn[made]])
+        sigma, noise = torch.cat([sigma[own], sigma[made]]), torch.cat([noise[0, own], noise[1, made]])
         z = out.network.embed(rows + sigma * noise, sigma)
         tilts = module.tilt(z)
-        losses = {GENERATIVE: contrastive_loss(tilts[:n], tilts[n:])}
+        losses = {GENERATIVE: contrastive_loss(tilts[:n], tilts[n:], whole)}
         if self.posterior:
             clean = out.log_p[learned][:n].detach()
             noised = out.network.cluster_scores(z[:n]).log_softmax(-1)
-            losses["noised_posterior"] = noised_posterior_loss(clean, noised)
+            losses["noised_posterior"] = noised_posterior_loss(clean, noised, whole)
         return losses
 
     @property

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gedikit.processes import n_processes, over_processes
+
 
 class BatchNorm(nn.Module):
     """γ (x − mean)/std + β with the batch's statistics while training, those of `calibrate` afterwards.
@@ -32,9 +34,19 @@ class BatchNorm(nn.Module):
     def forward(self, x: Float[Tensor, "n d"], member: int | EllipsisType = ...) -> Float[Tensor, "n d"]:
         """`member` picks one of several models whose parameters are stacked."""
         weight, bias, mean, variance = (p[member] for p in (self.weight, self.bias, self.mean, self.variance))
+        if self.training and n_processes() > 1:
+            return self._over_processes(x) * weight + bias
         if self.training:
             return F.batch_norm(x, None, None, weight, bias, training=True, eps=self.epsilon)
         return F.batch_norm(x, mean, variance, weight, bias, eps=self.epsilon)
+
+    def _over_processes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """By the statistics of the rows of all processes, of which one may have fewer than another."""
+        sums = over_processes(torch.cat([x.sum(0), x.new_full((1,), len(x))]))
+        n = sums[-1].detach()
+        centred = x - sums[:-1] / n
+        variance = over_processes(centred.square().sum(0)) / n
+        return centred * torch.rsqrt(variance + self.epsilon)
 
 
 class NormalisedMLP(nn.Module):

@@ -9,20 +9,36 @@ Tensors have shape (*members, rows, …): leading dimensions are models trained 
 from typing import Any, cast
 
 import torch
-import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
 from gedikit.errors import UsageError
+from gedikit.processes import gathered, n_processes, over_processes, rank
 
-
-def n_processes() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+__all__ = [
+    "all_rows",
+    "check_even",
+    "count_rows",
+    "first_row",
+    "mean",
+    "moment",
+    "n_processes",
+    "n_rows",
+    "over_processes",
+    "row_logsumexp",
+    "row_mean",
+    "row_sum",
+]
 
 
 def n_rows(x: Float[Tensor, "*m n d"]) -> int:
-    """Rows of the whole batch."""
+    """Rows of the whole batch, of which every process holds as many."""
     return x.shape[-2] * n_processes()
+
+
+def count_rows(x: Float[Tensor, "*m n d"]) -> int:
+    """Rows of the whole batch, of which processes need not hold equally many."""
+    return int(gathered(torch.tensor([x.shape[-2]], device=x.device)).sum())
 
 
 def row_sum(x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m d"]:
@@ -34,9 +50,13 @@ def row_mean(x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m d"]:
     return row_sum(x) / n_rows(x)
 
 
-def mean(x: Float[Tensor, "*m n"]) -> Float[Tensor, "*m"]:
-    """Mean of one number a row over the whole batch."""
-    return over_processes(x.mean(-1)) / n_processes()
+def mean(x: Float[Tensor, "*m n"], whole: int | None = None) -> Float[Tensor, "*m"]:
+    """Mean of one number a row over the whole batch, of `whole` rows where processes do not hold equally many."""
+    if n_processes() == 1:
+        return x.mean(-1)
+    if whole is None:
+        return over_processes(x.mean(-1)) / n_processes()
+    return over_processes(x.sum(-1)) / whole
 
 
 def row_logsumexp(x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m d"]:
@@ -51,22 +71,16 @@ def moment(a: Float[Tensor, "*m n d"], b: Float[Tensor, "*m n e"]) -> Float[Tens
     return over_processes(local)
 
 
-def over_processes(x: Tensor) -> Tensor:
-    """Sum over processes, with a gradient."""
-    return x if n_processes() == 1 else cast(Tensor, _Sum.apply(x))  # type: ignore[no-untyped-call]
-
-
 def all_rows(x: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m N d"]:
     """The rows of all processes in the order of their ranks, with a gradient."""
     if n_processes() == 1:
         return x
-    gathered = cast(Tensor, _Gather.apply(x))  # type: ignore[no-untyped-call]
-    return torch.cat(gathered.unbind(), dim=-2)
+    return torch.cat(gathered(x).unbind(), dim=-2)
 
 
 def first_row(x: Float[Tensor, "*m n d"]) -> int:
     """Where this process's rows begin in `all_rows`."""
-    return dist.get_rank() * x.shape[-2] if n_processes() > 1 else 0
+    return rank() * x.shape[-2]
 
 
 def check_even(x: Float[Tensor, "*m n d"]) -> None:
@@ -74,12 +88,10 @@ def check_even(x: Float[Tensor, "*m n d"]) -> None:
     if n_processes() == 1:
         return
     n = x.shape[-2]
-    counts = torch.tensor([n, -n], device=x.device)
-    dist.all_reduce(counts, op=dist.ReduceOp.MAX)
-    if counts[0] != -counts[1]:
-        raise UsageError(
-            f"every process must hold the same number of rows, not between {-int(counts[1])} and {int(counts[0])}"
-        )
+    counts = gathered(torch.tensor([n], device=x.device))
+    low, high = int(counts.min()), int(counts.max())
+    if low != high:
+        raise UsageError(f"every process must hold the same number of rows, not between {low} and {high}")
 
 
 class _Square(torch.autograd.Function):
@@ -94,28 +106,3 @@ class _Square(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (a,) = ctx.saved_tensors
         return cast(Tensor, a @ (gradient + gradient.mT))
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
-        total = x.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
-        return over_processes(gradient)
-
-
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
-        x = x.contiguous()
-        parts = [torch.empty_like(x) for _ in range(n_processes())]
-        dist.all_gather(parts, x)
-        return torch.stack(parts)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
-        return over_processes(gradient)[dist.get_rank()]

@@ -30,11 +30,16 @@ from gedikit.symbolic.examples import NOTHING
 
 @full_precision
 def constraint_loss(
-    log_probability: Float[Tensor, "*m n"], weights: Float[Tensor, "*m n"] | None = None
+    log_probability: Float[Tensor, "*m n"],
+    weights: Float[Tensor, "*m n"] | None = None,
+    whole: int | None = None,
 ) -> Float[Tensor, "*m"]:
-    """mean CE(1, P(constraint | x_i)) = −mean log P; weighted where weights are given."""
+    """mean CE(1, P(constraint | x_i)) = −mean log P; weighted where weights are given.
+
+    `whole` is the number of all examples, where processes do not hold equally many.
+    """
     if weights is None:
-        return -batch.mean(log_probability)
+        return -batch.mean(log_probability, whole)
     if weights.shape != log_probability.shape:
         raise UsageError(
             f"weights has shape {tuple(weights.shape)} and log_probability {tuple(log_probability.shape)}:"

@@ -13,13 +13,15 @@ from gedikit.errors import UsageError
 from gedikit.objectives import batch
 from gedikit.objectives.base import Memory, OfKnownRows, Outputs, Sizes, TrainingData, register_objective
 from gedikit.objectives.loss import full_precision
-from gedikit.randomness import integers
+from gedikit.randomness import integers, share_of
 
 
 @full_precision
-def known_label_loss(log_p: Float[Tensor, "*m n c"], labels: Int64[Tensor, "*m n"]) -> Float[Tensor, "*m"]:
-    """−mean log p(label|x)."""
-    return -batch.mean(log_p.gather(-1, labels[..., None])[..., 0])
+def known_label_loss(
+    log_p: Float[Tensor, "*m n c"], labels: Int64[Tensor, "*m n"], whole: int | None = None
+) -> Float[Tensor, "*m"]:
+    """−mean log p(label|x), over `whole` rows where processes do not hold equally many."""
+    return -batch.mean(log_p.gather(-1, labels[..., None])[..., 0], whole)
 
 
 def known_label_loss_optimum() -> float:
@@ -55,10 +57,12 @@ class KnownLabels(OfKnownRows):
         assert self._labelled is not None, "bound before the training"
         points, labels = self._labelled.points, self._labelled.labels
         if len(points) > self.rows:
-            some = integers(len(points), (self.rows,), out.generator)
+            some = integers(len(points), (self.rows,), out.generator, whole=True)
             points, labels = points[some], labels[some]
+        here, whole = share_of(out.generator), labels.shape[-1]
+        points, labels = points[..., here.part(whole), :], labels[..., here.part(whole)]
         log_p = torch.log_softmax(out.logits(points), dim=-1)
-        return known_label_loss(log_p, labels.expand(log_p.shape[:-1])), memory
+        return known_label_loss(log_p, labels.expand(log_p.shape[:-1]), whole), memory
 
     def optimum(self, sizes: Sizes) -> float:  # noqa: ARG002
         return known_label_loss_optimum()

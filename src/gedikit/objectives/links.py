@@ -13,19 +13,25 @@ from gedikit.errors import UsageError
 from gedikit.objectives.base import Memory, OfKnownRows, Outputs, Sizes, TrainingData, register_objective
 from gedikit.objectives.constraint import constraint_loss
 from gedikit.objectives.loss import full_precision
-from gedikit.randomness import integers
+from gedikit.randomness import integers, share_of
 
 _SMALLEST = 1e-6  # probability: the logarithm of less has no gradient that helps
 
 
 @full_precision
 def link_loss(
-    log_p: Float[Tensor, "*m n c"], other_log_p: Float[Tensor, "*m n c"], same: Bool[Tensor, "*m n"]
+    log_p: Float[Tensor, "*m n c"],
+    other_log_p: Float[Tensor, "*m n c"],
+    same: Bool[Tensor, "*m n"],
+    whole: int | None = None,
 ) -> Float[Tensor, "*m"]:
-    """−mean log P(a = b) or log P(a ≠ b), with P(a = b) = Σ_y p(y|a) p(y|b)."""
+    """−mean log P(a = b) or log P(a ≠ b), with P(a = b) = Σ_y p(y|a) p(y|b).
+
+    Over `whole` links where processes do not hold equally many.
+    """
     together = torch.logsumexp(log_p + other_log_p, dim=-1)
     apart = torch.log((1 - together.exp()).clamp_min(_SMALLEST))
-    return constraint_loss(torch.where(same, together, apart))
+    return constraint_loss(torch.where(same, together, apart), whole=whole)
 
 
 def link_loss_optimum() -> float:
@@ -58,10 +64,15 @@ class Links(OfKnownRows):
         points, same = self._pairs.points, self._pairs.same
         count = same.shape[-1]
         if count > self.pairs:
-            some = integers(count, (self.pairs,), out.generator)
+            some = integers(count, (self.pairs,), out.generator, whole=True)
             points, same = points[torch.cat([some, count + some], dim=-1)], same[some]
-        log_p, other = torch.log_softmax(out.logits(points), dim=-1).chunk(2, dim=-2)
-        return link_loss(log_p, other, same.expand(log_p.shape[:-1])), memory
+        here, whole = share_of(out.generator), same.shape[-1]
+        if here.count > 1:
+            own = here.part(whole)
+            points = torch.cat([side[..., own, :] for side in points.chunk(2, dim=-2)], dim=-2)
+            same = same[..., own]
+        log_p, other = torch.log_softmax(out.logits(points), dim=-1).tensor_split(2, dim=-2)
+        return link_loss(log_p, other, same.expand(log_p.shape[:-1]), whole), memory
 
     def optimum(self, sizes: Sizes) -> float:  # noqa: ARG002
         return link_loss_optimum()

@@ -17,13 +17,19 @@ Rows = Float[Tensor, "*m n c"]
 @full_precision
 @torch.no_grad()
 def sinkhorn(
-    scores: Rows, *, epsilon: float = 0.05, iterations: int = 3, log_prior: Float[Tensor, " c"] | None = None
+    scores: Rows,
+    *,
+    epsilon: float = 0.05,
+    iterations: int = 3,
+    log_prior: Float[Tensor, " c"] | None = None,
+    whole: int | None = None,
 ) -> Rows:
     """Codes q(y|x): exp(scores/ε) rescaled so that each cluster gets its share (Cuturi, 2013).
 
-    Columns and rows are normalised in turn, rows last; equal shares unless `log_prior` says otherwise.
+    Columns and rows are normalised in turn, rows last; equal shares unless `log_prior` says otherwise. `whole` is
+    the number of all rows, where processes do not hold equally many.
     """
-    n, c = batch.n_rows(scores), scores.shape[-1]
+    n, c = whole or batch.n_rows(scores), scores.shape[-1]
     if c > n:
         warnings.warn(GediWarning(f"{c} prototypes for {n} rows: some must stay empty"), stacklevel=4)
     shares = scores.new_zeros(c) if log_prior is None else log_prior.to(scores.dtype)

@@ -13,6 +13,7 @@ from gedikit.objectives import batch
 from gedikit.objectives.base import Memory, Objective, Outputs, Sizes, Training, register_objective
 from gedikit.objectives.loss import loss
 from gedikit.objectives.sinkhorn import Rows, sinkhorn
+from gedikit.randomness import share_of
 
 
 @loss(min_rows=2, pair=True)
@@ -33,8 +34,11 @@ def swav(
     n = scores.shape[-2]
     loss: Tensor | float = 0.0
     for own, other, past in ((scores, view_scores, view_queue), (view_scores, scores, queue)):
-        together = other.detach() if past is None else torch.cat([other.detach(), past.detach()], -2)
-        codes = sinkhorn(together, epsilon=epsilon, iterations=iterations)[..., :n, :]
+        together, whole = other.detach(), None
+        if past is not None:
+            together = torch.cat([together, past.detach()], -2)
+            whole = batch.count_rows(together)
+        codes = sinkhorn(together, epsilon=epsilon, iterations=iterations, whole=whole)[..., :n, :]
         loss = loss - batch.mean((codes * torch.log_softmax(own / temperature, -1)).sum(-1)) / 2
     assert isinstance(loss, Tensor)
     return loss
@@ -59,9 +63,10 @@ class SwAV(Objective):
         kept = dict(memory)
         if self.queue:
             for name, z in (("queue", out.z), ("view_queue", out.view_z)):
-                if out.phases[self.name]:
-                    queues[name] = out.cluster_logits(memory[name]) * out.temperature
-                kept[name] = torch.cat([z.detach(), memory[name]], dim=-2)[..., : self.queue, :]
+                if out.phases[self.name]:  # all processes have the whole queue, and balance a part of it each
+                    own = memory[name][..., share_of(out.generator).part(self.queue), :]
+                    queues[name] = out.cluster_logits(own) * out.temperature
+                kept[name] = torch.cat([batch.all_rows(z.detach()), memory[name]], dim=-2)[..., : self.queue, :]
         value = swav.formula(
             out.x_logits * out.temperature,
             out.view_logits * out.temperature,

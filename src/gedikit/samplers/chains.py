@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gedikit.components import setting
 from gedikit.errors import UsageError
-from gedikit.randomness import Randomness
+from gedikit.randomness import Randomness, share_of
 from gedikit.samplers.base import Memory, Sampler, SamplerContext, Samples, Source
 from gedikit.samplers.domain import Box
 from gedikit.samplers.initialisation import INITIALISATIONS, Start, start
@@ -139,12 +139,13 @@ class Chains:
         return {"positions": kept, **{name: value.clone() for name, value in self.memory.items()}}
 
     def draw(self, log_density: LogDensity, memory: Memory, generator: Randomness) -> tuple[Samples, Memory]:
-        s = self.sampler
+        s, here = self.sampler, share_of(generator)
         buffer = ReplayBuffer(memory["positions"])
         begin = s.initialisation(self.reference, self.box)
-        slots, x = buffer.draw(s.samples, restart=s.restart, start=begin, generator=generator)
+        slots, x = buffer.draw(here.size(s.samples), restart=s.restart, start=begin, generator=generator)
         x, kept, acceptance = s.move(log_density, x, memory, generator=generator, box=self.box)
-        buffer.write(slots, x)
+        acceptance = None if acceptance is None else here.mean(acceptance)
+        buffer.write(here.all_rows(slots, -1), here.all_rows(buffer.packed(x), -2))
         return Samples(x, None, acceptance), {**memory, **kept}
 
     def final(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gedikit.components import setting
-from gedikit.randomness import Randomness
+from gedikit.randomness import Randomness, share_of
 from gedikit.samplers.base import Memory, Sampler, SamplerContext, Samples, Source, register_sampler
 from gedikit.samplers.domain import Box
 from gedikit.samplers.langevin import LogDensity, SampleInfo
@@ -83,7 +83,7 @@ class WeightedProposals:
         generator: Randomness,
     ) -> tuple[Samples, Memory]:
         assert isinstance(generator, torch.Generator)
-        points, log_q = self.bank.draw(self.sampler.samples, generator)
+        points, log_q = self.bank.draw(share_of(generator).size(self.sampler.samples), generator)
         return Samples(points, log_q), memory
 
     def final(

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gedikit.components import setting
-from gedikit.randomness import Randomness, member_shape, normal, uniform
+from gedikit.randomness import Randomness, member_shape, normal, share_of, uniform
 from gedikit.samplers.base import Memory, register_sampler
 from gedikit.samplers.chains import ChainSampler
 from gedikit.samplers.domain import Box
@@ -108,11 +108,11 @@ class MALA(ChainSampler):
         generator: Randomness,
         box: Box,
     ) -> tuple[Float[Tensor, "*m n d"], Memory, Tensor]:
-        state, step = init_chains(log_density, x), memory["step"]
+        state, step, here = init_chains(log_density, x), memory["step"], share_of(generator)
         rate = x.new_zeros(x.shape[:-2])
         for _ in range(self.steps):
             state, accept = mala_step(log_density, state, step=step, generator=generator, box=box)
-            accepted = accept.to(x.dtype).mean(-1)
+            accepted = here.mean(accept.to(x.dtype).mean(-1))
             step = adapt_step(step, accepted.reshape(step.shape), rate=_RATE)
             rate += accepted / self.steps
         return state.position, {"step": step}, rate

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gedikit.randomness import integers
 from gedikit.samplers.domain import Box
 
 _CHUNK = 4096
@@ -85,7 +86,7 @@ class ProposalBank:
         return cls(points, proposals.log_prob(points))
 
     def draw(self, n: int, generator: torch.Generator) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
-        rows = torch.randint(len(self.points), (n,), generator=generator, device=self.points.device)
+        rows = integers(len(self.points), (n,), generator)
         return self.points[rows], self.log_q[rows]
 
     def log_normaliser(self, log_density: Float[Tensor, " b"]) -> float:

@@ -35,8 +35,13 @@ class ReplayBuffer:
             x = torch.where(fresh[..., None], start(n, generator), x)
         return slots, x
 
-    def write(self, slots: Int[Tensor, "*m n"], x: Float[Tensor, "*m n d"]) -> None:
-        self.positions.scatter_(-2, slots[..., None].expand_as(x), self.pack(x, self.positions.dtype))
+    def packed(self, x: Float[Tensor, "*m n d"]) -> Num[Tensor, "*m n d"]:
+        """Positions as they wait."""
+        return self.pack(x, self.positions.dtype)
+
+    def write(self, slots: Int[Tensor, "*m n"], x: Num[Tensor, "*m n d"]) -> None:
+        """Put positions, packed, back into their slots."""
+        self.positions.scatter_(-2, slots[..., None].expand_as(x), x)
 
     def first(self, n: int) -> Float[Tensor, "*m n d"]:
         return _unpacked(self.positions[..., :n, :]).clone()

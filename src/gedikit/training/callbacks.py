@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gedikit.planning import Plan
 
@@ -42,7 +42,12 @@ class FitView:
 
 
 class Callback:
-    """Base of callbacks: every method does nothing unless it is overridden."""
+    """Base of callbacks: every method does nothing unless it is overridden.
+
+    Where several processes compute a fit, callbacks of the first one are called; what it is asked to do, all do.
+    """
+
+    everywhere: ClassVar[bool] = False  # whether it is called on every process
 
     def on_start(self, fit: FitView) -> None:
         """Training begins, or goes on at `fit.iteration`."""

@@ -3,16 +3,20 @@
 import copy
 import dataclasses
 import hashlib
+import json
 import platform
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor, nn
 
 from gedikit.assignment import Assignment, needs_features
@@ -29,6 +33,18 @@ from gedikit.objectives import Objective, prior_optimum
 from gedikit.objectives.base import Sizes, TrainingData
 from gedikit.outlyingness import OutlierModel
 from gedikit.planning import AUTO, Plan, check_rows
+from gedikit.processes import (
+    as_first,
+    check_alike,
+    check_shares,
+    exchanged,
+    first_makes,
+    is_first,
+    meeting,
+    n_processes,
+    own_share,
+)
+from gedikit.randomness import SharedGenerator, plain
 from gedikit.rows import Rows, StoredRows, looked_at
 from gedikit.samplers import SamplerContext, Source
 from gedikit.starts import Start, Starts
@@ -39,6 +55,7 @@ from gedikit.training.health import HealthMonitor
 from gedikit.training.islands import look_at_islands
 from gedikit.training.loop import History, train
 from gedikit.training.out_of_memory import out_of_memory
+from gedikit.training.paying import PaysOff
 from gedikit.training.rows import ROWS_AT_ONCE, of_all_rows
 from gedikit.training.rules import Rules
 from gedikit.training.state import TrainState
@@ -87,23 +104,73 @@ def fit(
     objective "constraint" learns from: rows that no example names are not trained on. `known` is what is known of
     single rows; all of them have a weight above 0.
     """
-    ready = prepare(plan, x, execution=execution, encoder=encoder, rules=rules, starts=starts, known=known)
-    state = ready.new_state()
-    if checkpoint is not None:
-        state.restore(*checkpoint)
-    history = history or History()
-    monitor = HealthMonitor(x.shape[1], plan.config.optimiser.max_rollbacks)
-    view = FitView(plan, state, ready.optima)
-    with threads(ready.threads), tuned_convolutions():
-        enough = True
-        try:
-            train(view, ready.step, monitor, Callbacks(callbacks), history)
-        except torch.OutOfMemoryError:
-            enough = False  # what the error holds on to is let go of before anything else is tried
-        if not enough:
-            del state, monitor, view
-            raise out_of_memory(ready)
-    return FitResult(ready.finish(state), history, state)
+    execution = execution or Execution()
+    with meeting(execution.timeout) as traffic:
+        if n_processes() > 1:
+            check_alike(_about(plan, x))
+        ready = prepare(plan, x, execution=execution, encoder=encoder, rules=rules, starts=starts, known=known)
+        state = ready.new_state()
+        if checkpoint is not None:
+            state.restore(*checkpoint)
+        _share(state)
+        history = history or History()
+        monitor = HealthMonitor(x.shape[1], plan.config.optimiser.max_rollbacks)
+        view = FitView(plan, state, ready.optima)
+        watching = [callback for callback in callbacks if callback.everywhere or is_first()]
+        if n_processes() > 1 and is_first():
+            watching.append(PaysOff(traffic))
+        with threads(ready.threads), tuned_convolutions():
+            enough = True
+            try:
+                train(view, ready.step, monitor, Callbacks(watching), history)
+            except torch.OutOfMemoryError:
+                enough = False  # what the error holds on to is let go of before anything else is tried
+            if not enough:
+                del state, monitor, view
+                raise out_of_memory(ready)
+        return FitResult(_finished(ready, state, encoder), history, state)
+
+
+def _about(plan: Plan, x: Rows) -> dict[str, str]:
+    """What several processes must have in common."""
+    return {
+        "gedikit": __version__,
+        "torch": torch.__version__,
+        "data of": f"{len(x)} rows × {x.shape[1]} columns with digest {fingerprint(x)}",
+        "a plan with digest": hashlib.sha256(json.dumps(plan.tree()).encode()).hexdigest()[:16],
+    }
+
+
+def _share(state: TrainState) -> None:
+    """Let all processes begin where the first one does."""
+    if n_processes() > 1:
+        tensors = state.tensors()
+        as_first(list(tensors.values()))
+        state.restore(tensors, exchanged(state.meta())[0])
+
+
+def _finished(ready: "Setup", state: TrainState, encoder: nn.Module | None) -> FittedModel:
+    """The fitted model, made by the first process alone and read by the others."""
+    if n_processes() == 1:
+        return ready.finish(state)
+    made: list[FittedModel] = []
+
+    def saved() -> list[NDArray[Any]]:
+        made.append(ready.finish(state))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.safetensors"
+            made[0].save(path)
+            return [np.frombuffer(path.read_bytes(), dtype=np.uint8)]
+
+    (content,) = first_makes(saved)
+    if made:
+        return made[0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(content.tobytes())
+        fitted = FittedModel.load(path, ready.device, copy.deepcopy(encoder))
+    fitted.execution, fitted.training_rows = ready.execution, ready.x
+    return fitted
 
 
 @dataclass(frozen=True)
@@ -151,7 +218,7 @@ class Setup:
     def new_state(self) -> TrainState:
         state = TrainState.new(
             copy.deepcopy(self.network),
-            torch.Generator(self.device).manual_seed(self.plan.seed),
+            SharedGenerator.of(self.device, own_share()).manual_seed(self.plan.seed),
             self.plan.config.optimiser,
             self.execution,
         )
@@ -172,7 +239,8 @@ class Setup:
         if self.source is not None and sampler is not None:
             assert isinstance(state.generator, torch.Generator)
             memory = state.memory[SAMPLER]
-            kept, log_gamma = self.source.final(network.log_density, memory, _KEPT_SAMPLES, state.generator)
+            own = plain(state.generator)
+            kept, log_gamma = self.source.final(network.log_density, memory, _KEPT_SAMPLES, own)
             step_size = sampler.final_step(memory)
         fitted = FittedModel(
             network=network.eval(),
@@ -301,6 +369,7 @@ def prepare(
     if rules is not None:
         rules.check(len(x), plan.n_clusters)
     c, seed, prior = plan.config, plan.seed, np.array(plan.prior)
+    _check_shares(plan, rules)
 
     # what is rebuilt on resume draws from its own stream, so that the training's stream is the same either way
     setup = torch.Generator().manual_seed(seed)
@@ -310,7 +379,7 @@ def prepare(
 
     @cache
     def graph() -> NeighbourGraph:
-        return c.similarity.graph(alike, setup)
+        return _graph_of_first(lambda: c.similarity.graph(alike, setup), setup)
 
     examples = None if rules is None else rules.bundles.rows
     if known is not None and rules is None:
@@ -339,7 +408,10 @@ def prepare(
             return looked_at.of_images(data.image_shape, plan.data.border).find(plan.n_clusters, shares)
         return _with_its_number(looked_at, plan, shares)
 
-    partition = None if rules is not None else lambda: start().of_all(len(x))
+    @cache
+    def partition() -> Int64[np.ndarray, " n"]:
+        return first_makes(lambda: [start().of_all(len(x))])[0]
+
     training_data = TrainingData(
         len(x),
         prior,
@@ -349,7 +421,7 @@ def prepare(
         data.rows,
         rules,
         None if rules is None else c.similarity.likeness(alike),
-        partition,
+        None if rules is not None else partition,
         known,
         bool(data.image_shape),
     )
@@ -370,6 +442,7 @@ def prepare(
         standardise(network.projector, network.features(some))
     some = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:_KEPT_REFERENCE]
     reference = data.rows(some)
+    as_first(list(network.state_dict().values()))
     network = network.to(where)
     network.compute_in(precision(execution, where))
     source = _source(plan, data, reference, setup, where)
@@ -395,6 +468,38 @@ def prepare(
         rules,
         begun,
     )
+
+
+def _check_shares(plan: Plan, rules: Rules | None) -> None:
+    """Refuse numbers of rows and of samples that processes cannot divide evenly."""
+    c, together = plan.config, 1 if rules is None else rules.bundles.rows.shape[1]
+    size, name = c.optimiser.batch_size, "optimiser.batch_size"
+    check_shares(size // together, name if together == 1 else f"{name} // {together}", own_share())
+    if c.sampler is not None and GENERATIVE in plan.terms:
+        check_shares(c.sampler.samples, "sampler.samples", own_share())
+
+
+def _graph_of_first(build: Callable[[], NeighbourGraph], generator: torch.Generator) -> NeighbourGraph:
+    """The graph that the first process builds; all generators are then where its own is."""
+    if n_processes() == 1:
+        return build()
+
+    def parts() -> list[NDArray[Any]]:
+        graph = build()
+        w = graph.weights
+        return [
+            w.data,
+            w.indices,
+            w.indptr,
+            np.array(w.shape),
+            graph.rows,
+            graph.anchor,
+            generator.get_state().numpy(),
+        ]
+
+    data, indices, indptr, shape, rows, anchor, state = first_makes(parts)
+    generator.set_state(torch.from_numpy(state))
+    return NeighbourGraph(sparse.csr_matrix((data, indices, indptr), shape=tuple(shape)), rows, anchor)
 
 
 def _counted(known: Known | None, rows: Int64[Tensor, " k"], total: int, seed: int) -> Int64[Tensor, " t"]:

@@ -18,6 +18,7 @@ from gedikit.config import Execution
 from gedikit.errors import DivergenceError, Interrupted, UsageError
 from gedikit.fitted import FittedModel
 from gedikit.planning import Plan
+from gedikit.processes import alone
 from gedikit.training.callbacks import Callback, Callbacks, FitView
 from gedikit.training.devices import threads
 from gedikit.training.fit import Setup, fingerprint, prepare
@@ -50,13 +51,17 @@ class Outcome:
 def fit_many(
     tasks: Sequence[Task], *, execution: Execution | None = None, callbacks: Sequence[Callback] = ()
 ) -> list[Outcome]:
-    """Fit all tasks at once; a member that diverges ends without disturbing the others."""
+    """Fit all tasks at once; a member that diverges ends without disturbing the others.
+
+    Where there are several processes, each fits the tasks that it was given by itself.
+    """
     check_alike(tasks)
-    ready = _prepared(tasks, execution or Execution())
-    members = _Members(ready, Callbacks(callbacks))
-    with threads(ready[0].threads):
-        members.train()
-    return [members.outcome(i) for i in range(len(tasks))]
+    with alone():
+        ready = _prepared(tasks, execution or Execution())
+        members = _Members(ready, Callbacks(callbacks))
+        with threads(ready[0].threads):
+            members.train()
+        return [members.outcome(i) for i in range(len(tasks))]
 
 
 def check_alike(tasks: Sequence[Task]) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gedikit.config import Execution, Optimiser
 from gedikit.errors import UsageError
 from gedikit.model import EnergyClassifier
+from gedikit.processes import n_processes
 from gedikit.randomness import Randomness
 from gedikit.training.capture import CapturedGraph
 
@@ -57,6 +58,8 @@ class TrainState:
         average = copy.deepcopy(network).requires_grad_(False)
         weights = nn.Parameter(flatten(network, members))
         compiles = accelerates(execution, weights.device) and getattr(network.encoder, "compiles", False)
+        if network.batch_normalised and n_processes() > 1:
+            compiles = False  # it speaks to the other processes in the middle of a pass
         return cls(
             network,
             torch.compile(network.embed, dynamic=False) if compiles else network.embed,

@@ -17,6 +17,8 @@ from gedikit.objectives import Objective, mutual_information
 from gedikit.objectives.invariance import Invariance
 from gedikit.objectives.prior import Prior
 from gedikit.planning import Plan
+from gedikit.processes import Share, add_up, alone, exchanged, n_processes
+from gedikit.randomness import share_of
 from gedikit.samplers import Samples, Source
 from gedikit.training.capture import CapturedGraph
 from gedikit.training.outputs import BatchOutputs
@@ -66,9 +68,10 @@ class TrainStep:
     def start(self, state: TrainState) -> None:
         """Give the components the memory they begin with."""
         training = _Training(state, self.views)
-        for name in self.plan.terms:
-            if name in self.objectives:
-                state.memory[name] = self.objectives[name].start(training)
+        with alone():
+            for name in self.plan.terms:
+                if name in self.objectives:
+                    state.memory[name] = self.objectives[name].start(training)
         if self.source is not None:
             state.memory[SAMPLER] = self.source.start()
         if self.optimiser.clip:
@@ -79,13 +82,16 @@ class TrainStep:
         o = self.optimiser
         phase = self.phase(state.iteration, measure=measure)
         self._refresh(phase.terms, state)
-        batch = self.views.batch(o.batch_size, state.iteration, phase.level, state.generator)
+        size = share_of(state.generator).size(o.batch_size)
+        batch = self.views.batch(size, state.iteration, phase.level, state.generator)
         done = state.iteration + 1
         state.set_rates(learning_rate(o, state.iteration) * state.rate_scale, min(o.average, done / (done + 9)))
         values = self._run(state, phase, batch)
         state.iteration = done
         if values is None:
             return []
+        if values.is_cuda:
+            exchanged(done)  # a process that hangs is missed here; waiting for the device would name nobody
         columns = values.cpu().reshape(len(values), -1).T.tolist()
         return [dict(zip(self._measured[phase], column, strict=True)) for column in columns]
 
@@ -108,7 +114,7 @@ class TrainStep:
         """The iteration, from a captured graph where there is one."""
         density = self.plan.config.density
         held = all(self.objectives[name].capturable for name in phase.terms if name in self.objectives)
-        held = held and (density is None or density.capturable)
+        held = held and (density is None or density.capturable) and n_processes() == 1
         if not held or not accelerates(self.execution, state.weights.device):
             return self._advance(state, phase, batch)
         others = list(state.graphs.values())
@@ -123,6 +129,8 @@ class TrainStep:
             total = sum((self.weights[name] * value).sum() for name, value in losses.items())
             assert isinstance(total, Tensor)
             gradient = self._gradient(total, state, phase)
+            add_up(gradient)
+            gradient /= n_processes()
             state.weights.grad = self._clipped(gradient, state) if self.optimiser.clip else gradient
             state.optimiser.step()
             # the average may have taught in this iteration: it moves last
@@ -178,7 +186,7 @@ class TrainStep:
                 continue
             every = self.objectives[name].refresh_every(self.optimiser.iterations)
             if every and state.iteration % every == 0:
-                with torch.no_grad(), state.in_place():
+                with torch.no_grad(), state.in_place(), alone():
                     kept = self.objectives[name].refresh(_Training(state, self.views), state.memory[name])
                     state.memory[name] = kept
 
@@ -202,14 +210,17 @@ class TrainStep:
                 for name, objective in _WATCHED.items():
                     if name not in losses:
                         values[f"watched_{name}"] = objective(out, {})[0]
+            here = share_of(out.generator)
             if self.plan.models_density:
-                values["log_density"] = out.data_log_density.mean(-1)
-                values["largest_log_density"] = out.log_density.abs().amax(-1)
+                values["log_density"] = here.mean(out.data_log_density.mean(-1))
+                largest = out.log_density.abs().amax(-1, keepdim=True)
+                values["largest_log_density"] = here.all_rows(largest, -1).amax(-1)
             values["gradient_norm"] = torch.linalg.vector_norm(gradient, dim=-1)
             if out.samples is not None:
-                values |= _sampling_signs(out, out.samples)
+                values |= _sampling_signs(out, out.samples, here)
             self._measured[phase] = tuple(values)
-            return torch.stack([v.to(torch.float64) for v in values.values()])
+            # processes decide by these numbers: no bit of them may differ
+            return here.mean(torch.stack([v.to(torch.float64) for v in values.values()]))
 
 
 @dataclass(frozen=True)
@@ -281,14 +292,14 @@ def learning_rate(optimiser: Optimiser, iteration: int) -> float:
     return o.learning_rate * ramp * decay
 
 
-def _sampling_signs(out: BatchOutputs, samples: Samples) -> dict[str, Tensor]:
+def _sampling_signs(out: BatchOutputs, samples: Samples, here: Share) -> dict[str, Tensor]:
     signs = {}
-    data, model = out.data_log_density, out.sample_log_density
-    assert model is not None
+    assert out.sample_log_density is not None
+    data, model = (here.all_rows(part, -1) for part in (out.data_log_density, out.sample_log_density))
     if samples.log_q is not None:
-        weights = torch.softmax(model - samples.log_q, dim=-1)
+        weights = torch.softmax(model - here.all_rows(samples.log_q, -1), dim=-1)
         signs["energy_gap"] = data.mean(-1) - (weights * model).sum(-1)
-        signs["effective_samples"] = effective_sample_size(model, samples.log_q)
+        signs["effective_samples"] = effective_sample_size(out.sample_log_density, samples.log_q)
     else:
         signs["energy_gap"] = data.mean(-1) - model.mean(-1)
     if samples.acceptance is not None:

@@ -36,7 +36,10 @@ class Views(Protocol):
         ...
 
     def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:
-        """Rows, and the numbers of what was drawn: of rows that are drawn together, else the rows themselves."""
+        """Rows, and the numbers of what was drawn: of rows that are drawn together, else the rows themselves.
+
+        `size` of them are for this process; all processes draw the batch of all and keep their part.
+        """
         ...
 
     def __call__(

@@ -10,7 +10,8 @@ from jaxtyping import Float, Int64, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gedikit.randomness import Randomness, keys
+from gedikit.processes import Share
+from gedikit.randomness import Randomness, keys, share_of
 from gedikit.rows import Rows, SomeHeld, StoredRows
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.base import Batch
@@ -140,11 +141,13 @@ class ImageViews:
         w = self.walks
         return 0 if w is None else walk_level(w.steps, progress, w.hold, w.end)
 
-    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:  # noqa: ARG002
-        rows, drawn, epoch = self._rows(size, iteration)
-        wanted = self._wanted(rows, iteration, level)
-        upcoming = self._wanted(self._rows(size, iteration + 1)[0], iteration + 1, level)
+    def batch(self, size: int, iteration: int, level: int, generator: Randomness) -> Batch:
+        here = share_of(generator)
+        rows, drawn, epoch = self._rows(here.count * size, iteration)
+        wanted = self._wanted(rows, iteration, level, here)
+        upcoming = self._wanted(self._rows(here.count * size, iteration + 1)[0], iteration + 1, level, here)
         raw = self.pixels.take(wanted, upcoming)
+        rows, drawn = (part[here.part(len(part))] for part in (rows, drawn))
         where, what = (torch.from_numpy(part).to(self.device, non_blocking=True) for part in (rows, drawn))
         return where, what, raw, torch.full((), epoch, device=self.device)
 
@@ -175,11 +178,12 @@ class ImageViews:
         chosen = self._order[epoch][place * size : (place + 1) * size]
         return (chosen if self.examples is None else self.examples[chosen].reshape(-1)), chosen, epoch
 
-    def _wanted(self, rows: NDArray[np.int64], iteration: int, level: int) -> NDArray[np.int64]:
-        """The rows that x is made of, and after them those that x′ is made of where they differ."""
+    def _wanted(self, rows: NDArray[np.int64], iteration: int, level: int, here: Share) -> NDArray[np.int64]:
+        """The rows that x is made of here, and after them those that x′ is made of where they differ."""
+        own = here.part(len(rows))
         if self.walks is None:
-            return rows
-        return np.concatenate([rows, self.walks.reached(rows, level, [self.seed, iteration])])
+            return rows[own]
+        return np.concatenate([rows[own], self.walks.reached(rows, level, [self.seed, iteration])[own]])
 
 
 def batches_per_epoch(n_rows: int, size: int) -> int:

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 from torch import Tensor
 
+from gedikit.randomness import integers
 from gedikit.views.neighbours import NeighbourGraph
 
 _DOUBLINGS = 16
@@ -80,7 +81,7 @@ class NeighbourWalk:
 
     def step(self, rows: Int[Tensor, " b"], level: int, generator: torch.Generator) -> Int[Tensor, " b"]:
         """Rows reached from `rows` by independent walks of length 2^level."""
-        pick = torch.randint(self.ends.shape[2], rows.shape, generator=generator, device=rows.device)
+        pick = integers(self.ends.shape[2], rows.shape, generator)
         return self.anchor_rows[self.ends[level, self.anchor[rows], pick].long()]
 
 

@@ -74,7 +74,6 @@ class WalkViews(InMemory):
         assert isinstance(generator, torch.Generator)
         rows = batch[0]
         reached = self.walk.step(rows, level, generator)
-        both = self.data[torch.cat([rows, reached])]
-        both = both + self.sigma * noise_like(both, generator)
-        x, view = both.split(len(rows))
+        both = self.data[torch.stack([rows, reached])]
+        x, view = both + self.sigma * noise_like(both, generator)
         return x, view
