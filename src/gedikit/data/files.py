@@ -208,10 +208,14 @@ def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iter
 
 
 def _values(parquet: Any) -> int:
-    """How many there are; a row may have lists of them."""
+    """How many there are; a row may have lists of them.
+
+    Chunks of columns without lists are not looked at: where they are damaged, that would end the process.
+    """
     groups = [parquet.row_group(i) for i in range(parquet.num_row_groups)]
-    listed = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
-    return int(max(listed, parquet.num_rows * parquet.num_columns))
+    lists = [i for i in range(parquet.num_columns) if parquet.schema.column(i).max_repetition_level]
+    listed = sum(group.column(i).num_values for group in groups for i in lists)
+    return int(listed + parquet.num_rows * (parquet.num_columns - len(lists)))
 
 
 def _valid(arrow: Any) -> Any:

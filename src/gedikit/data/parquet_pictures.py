@@ -94,7 +94,7 @@ def parquet_samples(shard: Shard) -> Iterator[Sample]:
 
 def _values(file: Any, group: int, columns: list[str]) -> Iterator[tuple[Any, Any]]:
     about = file.metadata.row_group(group)
-    largest = max(1, sum(about.column(i).total_uncompressed_size for i in range(about.num_columns)))
+    largest = max(1, about.total_byte_size)
     at_once = max(1, min(_AT_ONCE, _AT_ONCE_BYTES // largest))  # one value may stand for all rows of a group
     for batch in file.iter_batches(at_once, row_groups=[group], columns=columns):
         found = [batch.column(batch.schema.get_field_index(name)) for name in columns]
