@@ -53,10 +53,11 @@ class _Meeting:
     names: tuple[str, ...] = ()
     alone: bool = False
     traffic: Traffic | None = None
+    number: int = 0  # what went wrong in an earlier one is over
 
 
 _meeting = _Meeting()
-_turns = count()
+_meetings, _turns = count(1), count()
 
 
 def n_processes() -> int:
@@ -122,8 +123,8 @@ def _part() -> None:
     """Leave once all others know: what they have to read may be in the memory of this process."""
     with suppress(RuntimeError):
         store, until = _store(), time.monotonic() + _TOLD
-        store.set(f"gedikit/left/{dist.get_rank()}", "")
-        everyone = [f"gedikit/left/{number}" for number in range(dist.get_world_size())]
+        store.set(_left(dist.get_rank()), "")
+        everyone = [_left(number) for number in range(dist.get_world_size())]
         while dist.get_rank() == 0 and not store.check(everyone) and time.monotonic() < until:
             time.sleep(_LOOK)
 
@@ -151,12 +152,13 @@ def meeting(timeout: float) -> Iterator[Traffic]:
     if n_processes() == 1:
         yield _meeting.traffic
         return
-    with _reporting():
-        with _answering():
-            _meeting.group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
-        _meeting.timeout = timeout
-        _meeting.names = tuple(exchanged(f"pid {os.getpid()} on {platform.node()}"))
+    _meeting.number = next(_meetings)
+    with _reporting(_meeting.number):
         try:
+            with _answering():
+                _meeting.group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
+            _meeting.timeout = timeout
+            _meeting.names = tuple(exchanged(f"pid {os.getpid()} on {platform.node()}"))
             yield _meeting.traffic
         finally:
             vars(_meeting).update(before)
@@ -276,12 +278,17 @@ def each(act: Callable[[], T]) -> T:
         return act()
     failure: Exception | None = None
     result: list[T] = []
+    turn = next(_turns)
     try:
-        result.append(act())
+        with _heart(turn):
+            result.append(act())
     except ProcessError:
         raise
     except Exception as error:
         failure = error
+    _store().set(f"gedikit/done/{turn}/{rank()}", "")
+    for number in range(n_processes()):  # some may take much longer than others
+        _awaited(f"gedikit/done/{turn}/{number}", number, turn)
     for number, said in enumerate(exchanged(None if failure is None else _in_words(failure))):
         if said is not None:
             if number == rank() and failure is not None and number == 0:
@@ -296,13 +303,20 @@ def first_says(act: Callable[[], T]) -> T:
         return act()
     turn = next(_turns)
     if is_first():
-        with _heart(turn), alone():
-            result = act()
-        text = json.dumps(result)
+        try:
+            with _heart(turn), alone():
+                text = json.dumps({"value": act()})
+        except Exception as error:
+            with suppress(RuntimeError):  # nobody is there to read it
+                _store().set(f"gedikit/said/{turn}", json.dumps({"error": _in_words(error)}))
+            raise
         _store().set(f"gedikit/said/{turn}", text)
     else:
-        text = _awaited(turn)
-    return cast(T, json.loads(text))
+        text = _awaited(f"gedikit/said/{turn}", 0, turn)
+    said = json.loads(text)
+    if "error" in said:
+        raise _error(said["error"], 0)
+    return cast(T, said["value"])
 
 
 def first_makes(act: Callable[[], Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
@@ -390,15 +404,15 @@ def _missing(error: RuntimeError) -> ProcessError:
     late = "imed out" in str(error) or "imeout" in str(error)
     try:
         store, here = _store(), dist.get_rank()
-        store.set(f"gedikit/left/{here}", "")
+        store.set(_left(here), "")
         others = {number for number in range(dist.get_world_size()) if number != here}
         until = time.monotonic() + _GRACE
         while others and time.monotonic() < until:
-            failed = [n for n in others if store.check([f"gedikit/failed/{n}"])]
+            failed = [n for n in others if store.check([_failed(n, _meeting.number)])]
             if failed:
-                said = json.loads(store.get(f"gedikit/failed/{failed[0]}"))
+                said = json.loads(store.get(_failed(failed[0], _meeting.number)))
                 return ProcessError(f"{_name(failed[0])} failed: {said[1]}")
-            others -= {n for n in others if store.check([f"gedikit/left/{n}"])}
+            others -= {n for n in others if store.check([_left(n)])}
             time.sleep(_LOOK)
     except RuntimeError:  # the store was of a process that is gone
         others = {0}
@@ -409,8 +423,16 @@ def _missing(error: RuntimeError) -> ProcessError:
     return ProcessError(f"{names} {'are' if len(others) > 1 else 'is'} missing ({why}); all processes end here")
 
 
+def _left(number: int) -> str:
+    return f"gedikit/left/{_meeting.number}/{number}"
+
+
+def _failed(number: int, in_meeting: int) -> str:
+    return f"gedikit/failed/{in_meeting}/{number}"
+
+
 @contextmanager
-def _reporting() -> Iterator[None]:
+def _reporting(in_meeting: int) -> Iterator[None]:
     """Leave a note for the others of what this process fails by."""
     try:
         yield
@@ -419,20 +441,20 @@ def _reporting() -> Iterator[None]:
     except Exception as error:
         if dist.is_initialized():
             with suppress(RuntimeError):  # nobody is there to read it
-                _store().set(f"gedikit/failed/{dist.get_rank()}", json.dumps(_in_words(error)))
+                _store().set(_failed(dist.get_rank(), in_meeting), json.dumps(_in_words(error)))
         raise
 
 
 @contextmanager
 def _heart(turn: int) -> Iterator[None]:
     """Signs of life while the others wait for something that takes long."""
-    store, done, beats = _store(), threading.Event(), count(1)
+    store, done, beats, key = _store(), threading.Event(), count(1), _heart_of(rank(), turn)
 
     def beat() -> None:
         while not done.wait(_HEARTBEAT):
-            store.set(f"gedikit/heart/{turn}", str(next(beats)))
+            store.set(key, str(next(beats)))
 
-    store.set(f"gedikit/heart/{turn}", "0")
+    store.set(key, "0")
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:
@@ -442,25 +464,30 @@ def _heart(turn: int) -> Iterator[None]:
         thread.join()
 
 
-def _awaited(turn: int) -> str:
-    """What the first process says, as long as it shows signs of life."""
+def _heart_of(number: int, turn: int) -> str:
+    return f"gedikit/heart/{turn}/{number}"
+
+
+def _awaited(key: str, number: int, turn: int) -> str:
+    """What a process leaves under a key, as long as it shows signs of life."""
     last, since = b"", time.monotonic()
+    failed, heart = _failed(number, _meeting.number), _heart_of(number, turn)
     try:
         store = _store()
-        while not store.check([f"gedikit/said/{turn}"]):
-            if store.check(["gedikit/failed/0"]):
-                raise _error(json.loads(store.get("gedikit/failed/0")), 0)
-            beat = store.get(f"gedikit/heart/{turn}") if store.check([f"gedikit/heart/{turn}"]) else b""
+        while not store.check([key]):
+            if store.check([failed]):
+                raise _error(json.loads(store.get(failed)), number)
+            beat = store.get(heart) if store.check([heart]) else b""
             if beat != last:
                 last, since = beat, time.monotonic()
             if time.monotonic() - since > _meeting.timeout:
                 raise ProcessError(
-                    f"{_name(0)} has not answered for {_meeting.timeout:g} s; all processes end here"
+                    f"{_name(number)} has not answered for {_meeting.timeout:g} s; all processes end here"
                 )
             time.sleep(_LOOK)
-        return cast(bytes, store.get(f"gedikit/said/{turn}")).decode()
+        return cast(bytes, store.get(key)).decode()
     except RuntimeError as error:
-        raise ProcessError(f"{_name(0)} is gone: {_first_line(error)}") from error
+        raise ProcessError(f"process 0, which holds what is said, is gone: {_first_line(error)}") from error
 
 
 def _store() -> Any:

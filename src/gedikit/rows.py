@@ -46,11 +46,15 @@ class StoredRows(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: "int | slice | list[int] | NDArray[Any]") -> NDArray[np.uint8]:
-        if isinstance(rows, int):
-            return np.asarray(self[[rows]][0])
-        numbers: NDArray[np.int64] = np.arange(len(self))[rows]
-        return self.take(numbers)
+    def __getitem__(self, rows: "int | np.integer | slice | list[int] | NDArray[Any]") -> NDArray[np.uint8]:
+        if isinstance(rows, int | np.integer):
+            return np.asarray(self[[int(rows)]][0])
+        if isinstance(rows, slice):
+            return self.take(np.arange(*rows.indices(len(self))))
+        numbers = np.asarray(rows)
+        if numbers.dtype == bool:
+            return self.take(np.flatnonzero(numbers))
+        return self.take(np.where(numbers < 0, numbers + len(self), numbers).astype(np.int64))
 
 
 class SomeHeld(StoredRows):

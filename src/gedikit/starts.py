@@ -50,8 +50,11 @@ class Start:
         return groups
 
     def places(self, rows: Int64[np.ndarray, " r"]) -> Int64[np.ndarray, " _"]:
-        """Where those of some rows that were looked at are among the labels."""
-        return rows if self.rows is None else np.flatnonzero(np.isin(self.rows, rows))
+        """Where those of some rows that were looked at are among the labels, in the order of these rows."""
+        if self.rows is None:
+            return rows
+        at = np.searchsorted(self.rows, rows).clip(max=len(self.rows) - 1)
+        return np.asarray(at[self.rows[at] == rows])
 
     @property
     def labels(self) -> Int64[np.ndarray, " n"]:
@@ -221,9 +224,10 @@ class ImageStarts:
             for by, graph in self.graphs.by.items()
         }
         by = max(found, key=lambda name: found[name].chosen.agreement)
-        return _guided(
-            ImageStart(found[by], rows=self._rows, similarity=by), self._known, lambda: self.graphs.by[by]
-        )
+        known = self._known
+        if known is not None and self._rows is not None:
+            known = known.among(self._rows)
+        return _guided(ImageStart(found[by], rows=self._rows, similarity=by), known, lambda: self.graphs.by[by])
 
 
 AnyStart = TypeVar("AnyStart", bound=Start)

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import sys
 import time
 import warnings
@@ -155,7 +156,7 @@ def _fit(
             if config.features is not None and lock is not None:
                 keep_features(run, config.features, dataset)
             if dataset.index is not None and lock is not None:
-                dataset.index.save(run.index_path)
+                dataset.index.save(regular_or_new(run.index_path))
             budgets = cheaper_budgets(config, found.asked)
             return run, config, _train(run, lock, config, dataset, evaluate_every, budgets, found.starts)
         except Exception:
@@ -271,7 +272,8 @@ def _shard_reading(data: str, request: FitRequest) -> sources.ShardReading | Non
         index=None if request.index is None else Path(request.index),
     )
     if request.memory is None:
-        return how
+        beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if n_processes() > 1 else 1
+        return dataclasses.replace(how, memory=first_says(lambda: how.memory // beside))
     if not request.memory >= 0:
         raise UsageError(f"--memory must not be negative, not {request.memory}")
     return dataclasses.replace(how, memory=int(request.memory * 1e9))
@@ -384,10 +386,15 @@ def _config_of(run: Run) -> RunConfig:
 def _beside(dataset: sources.Dataset) -> dict[str, str]:
     """Fingerprints of what comes with the rows and goes into outputs; training on the rows does not see it."""
     names = dataset.all_names
-    letters = names.letters if isinstance(names, Texts) else np.array(names) if names else None
     labels = dataset.y if dataset.index is None else dataset.index.labels
-    found = {_LABELS: labels, "ids": dataset.ids, "names": letters}
-    return {name: _fingerprint_of_values(values) for name, values in found.items() if values is not None}
+    listed = np.array(names) if names and not isinstance(names, Texts) else None
+    found = {_LABELS: labels, "ids": dataset.ids, "names": listed}
+    made = {name: _fingerprint_of_values(values) for name, values in found.items() if values is not None}
+    return (
+        {**made, "names": hashlib.sha256(names.letters.tobytes()).hexdigest()[:16]}
+        if isinstance(names, Texts)
+        else made
+    )
 
 
 def _fingerprint_of_values(values: ArrayLike) -> str:

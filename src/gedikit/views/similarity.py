@@ -36,7 +36,7 @@ class SimilarityContext:
 
 @dataclass(frozen=True)
 class Similarity(Component):
-    """A measure of likeness. Subclasses define `nearest` and `likest`."""
+    """A measure of likeness. Subclasses define `nearest`, and `likest` where that is not by scaled distance."""
 
     neighbours: int = setting(10, "neighbours of a row in the graph", above=0)
 
@@ -45,8 +45,18 @@ class Similarity(Component):
         raise NotImplementedError
 
     def likest(self, context: SimilarityContext) -> Likest:
-        """A function from row numbers, those of anchors and k to places of the k anchors nearest to each row."""
-        raise NotImplementedError
+        """A function from row numbers, those of anchors and k to places of the k anchors nearest to each row.
+
+        By default by the distance of scaled rows.
+        """
+
+        def found(rows: NDArray[np.int64], anchors: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+            points = context.data().numpy()
+            nearest = NearestNeighbors(n_neighbors=k).fit(points[anchors])
+            places: NDArray[np.int64] = nearest.kneighbors(points[rows], return_distance=False)
+            return places
+
+        return found
 
     def likeness(self, context: SimilarityContext) -> Likeness:
         return Likeness(self.nearest(context), self.likest(context))
@@ -73,17 +83,6 @@ class Euclidean(Similarity):
 
         def found(rows: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
             return nearest_in_space(points[rows], k)
-
-        return found
-
-    def likest(self, context: SimilarityContext) -> Likest:
-        points = context.data().numpy()
-
-        def found(rows: NDArray[np.int64], anchors: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-            places: NDArray[np.int64] = (
-                NearestNeighbors(n_neighbors=k).fit(points[anchors]).kneighbors(points[rows], return_distance=False)
-            )
-            return places
 
         return found
 
