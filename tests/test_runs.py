@@ -9,6 +9,7 @@ import tomllib
 import pytest
 
 from gedikit.config import Execution
+from gedikit.data.sources import ShardReading
 from gedikit.data.toy import moons
 from gedikit.errors import StorageError, UsageError
 from gedikit.planning import Asked, plan
@@ -119,6 +120,28 @@ def test_what_is_wrong_with_a_file_is_a_sentence(old, new, error, words, tmp_pat
     (tmp_path / "config.toml").write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(error, match=words):
         Run(tmp_path).config()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "words"),
+    [
+        ("memory = 5", 'memory = "a"', StorageError, "damaged"),
+        ("memory = 5", "memory = 0.5", StorageError, "damaged"),
+        ("memory = 5\n", "", StorageError, "memory is missing"),
+        ('bad = "skip"', 'bad = "anything"', UsageError, "takes skip or stop, not 'anything'"),
+        ('bad = "skip"', "bad = 1", UsageError, "takes skip or stop, not 1"),
+    ],
+)
+def test_how_shards_are_read_is_checked(old, new, error, words, tmp_path):
+    Run(tmp_path).create(made(shards=ShardReading(5, "skip")))
+    text = (tmp_path / "config.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "config.toml").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(error, match=words):
+        Run(tmp_path).config()
+    foreign = text.replace("[shards]", '[shards]\nindex = "/elsewhere"')
+    (tmp_path / "config.toml").write_text(foreign, encoding="utf-8")
+    assert Run(tmp_path).config().shards == ShardReading(5, "skip", None), "a run cannot say where to write"
 
 
 def test_what_is_no_run_is_told_apart(tmp_path):

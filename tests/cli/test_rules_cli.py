@@ -3,12 +3,16 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from gedikit.cli import rules
 from gedikit.cli.main import run
+from gedikit.data import sources
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic.expressions import predicate
 from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, row_number
+from shard_cases import pictures, write_shards
 
 ORDER = """
 [symbols]
@@ -232,6 +236,57 @@ def test_fit_rules_writes_a_run_that_explains_examples(tmp_path, write, capsys):
     good, bad = json.loads(capsys.readouterr().out)
     assert list(good["worlds"][0]["values"].values()) == (labels[list(pairs[0])] + 1).tolist()
     assert good["log_probability"] > -0.2 > -1 > bad["log_probability"]
+
+
+@pytest.fixture
+def in_files(tmp_path, write):
+    """2,400 rows in two Parquet files, pairs of them, and the command that learns from both."""
+    pytest.importorskip("pyarrow")
+    x, labels, pairs = rows_and_pairs()
+    many = np.tile(x, (30, 1))
+    for number, part in enumerate(np.split(many, 2)):
+        pd.DataFrame(part, columns=["u", "v"]).to_parquet(tmp_path / f"t{number}.parquet", index=False)
+    far = [(a + 80 * (i % 30), b + 80 * (29 - i % 30)) for i, (a, b) in enumerate(pairs)]
+    examples = write("examples.csv", "rank_a,rank_b\n" + "".join(f"{a},{b}\n" for a, b in far))
+    words = ["fit-rules", write("order.toml", ORDER), examples, "--table", tmp_path / "t*.parquet"]
+    return [*map(str, words), "--out", str(tmp_path / "run"), "--iters", "40", "-q"], np.tile(labels, 30)
+
+
+def test_examples_name_rows_of_all_files(in_files, tmp_path, monkeypatch, capsys):
+    """Though a fit without examples would learn from some of them."""
+    command, labels = in_files
+    monkeypatch.setattr(sources, "memory", lambda: 10_000)
+    assert run([*command, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["rows"] == 2400
+    found = pd.read_csv(tmp_path / "run" / "labels.csv")["cluster"]
+    assert (found == labels).mean() > 0.98, "names are those of the rows that examples name"
+    (tmp_path / "run" / "model.safetensors").unlink()
+    assert run(["fit-rules", "--resume", "--out", str(tmp_path / "run"), "-q"]) == 0
+    assert pd.read_csv(tmp_path / "run" / "labels.csv")["cluster"].equals(found)
+    few = tmp_path / "few.csv"
+    few.write_text("rank_a,rank_b\n2399,5\n")
+    capsys.readouterr()
+    assert run(["explain", str(tmp_path / "run"), str(few), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+
+
+def test_rows_that_are_not_in_memory_cannot_be_named(in_files, tmp_path, monkeypatch, capsys):
+    command, _ = in_files
+    monkeypatch.setattr(rules, "memory", lambda: 40_000)
+    assert run(command) == 2
+    assert "examples name rows, and not all 2,400 of" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    write_shards(tmp_path / "shards", pictures(300), 150)
+    command[command.index("--table") : command.index("--table") + 2] = ["--data", str(tmp_path / "shards")]
+    assert run(command) == 2
+    assert "examples name rows, and not all 300 of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--memory", "--bad-shards", "--index"])
+def test_rules_have_no_options_about_shards(in_files, capsys, option):
+    assert run([*in_files[0], option, "1"]) == 2
+    assert "No such option" in capsys.readouterr().err
 
 
 def test_wrong_questions_are_answered(tmp_path, write, capsys):

@@ -1,6 +1,7 @@
 """Fits of pictures that stay in shards: the same models as from a folder, killed and resumed, and predictions."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from drawn_pictures import drawn
 from forked import failed, gedikit
 from gedikit import rows
 from gedikit.cli.loading import rows_of
+from gedikit.cli.main import run as command_line
 from gedikit.data import stored
+from gedikit.data.shards import Shard
 from gedikit.data.sources import ShardReading, load
-from gedikit.data.stored import StoredPictures
+from gedikit.data.stored import Index, StoredPictures
 from gedikit.estimator import plan_rows
 from gedikit.planning import Asked
 from gedikit.runs import Run
@@ -226,5 +229,51 @@ def test_what_cannot_be_done_with_shards_is_one_sentence(data, tmp_path, ask, wo
 
 def test_stored_rows_are_indexed_once(data, whole, monkeypatch):
     monkeypatch.setattr(stored, "_Indexing", None)
+    read = []
+    load_index = Index.load
+    monkeypatch.setattr(Index, "load", lambda path: read.append(path) or load_index(path))
     run = Run(whole)
-    assert len(rows_of(run, run.config(), str(data / "shards")).rows) == 50
+    (data / "link").symlink_to(data / "shards")
+    for place in (None, str(data / "shards"), str(data / "link")):
+        assert len(rows_of(run, run.config(), place).rows) == 50
+    assert read == [run.index_path] * 3
+
+
+@pytest.fixture
+def foreign(data, whole, tmp_path) -> Path:
+    """A run whose directory says that its rows are at an address."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for path in (data / "shards").iterdir():
+        memory.pipe(f"/foreign/{path.name}", path.read_bytes())
+    run = Path(shutil.copytree(whole, tmp_path / "foreign"))
+    says_its_rows_are_at(run, ADDRESS)
+    return run
+
+
+ADDRESS = "memory://foreign/s-{000..004}.tar"
+
+
+def says_its_rows_are_at(run: Path, place: str) -> None:
+    text = (run / "config.toml").read_text(encoding="utf-8")
+    source = next(line for line in text.splitlines() if line.startswith("source = "))
+    (run / "config.toml").write_text(text.replace(source, f'source = "{place}"'), encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["report", "diagnose"])
+def test_no_address_is_opened_because_a_run_says_so(foreign, monkeypatch, capsys, command):
+    assert command_line([command, str(foreign), *(["--data"] if command == "report" else []), ADDRESS]) == 0
+    monkeypatch.setattr(Shard, "_remote", property(lambda shard: pytest.fail(f"{shard.place} was opened")))
+    assert command_line([command, str(foreign)]) == 2
+    said = capsys.readouterr().err
+    assert f"its rows are at {ADDRESS}" in said and "as DATA or --data" in said
+    listed = foreign / "all.txt"
+    listed.write_text(f"{foreign}/own.tar\nmemory://foreign/s-000.tar\n")
+    says_its_rows_are_at(foreign, str(listed))
+    assert command_line([command, str(foreign)]) == 2
+    assert "its rows are at memory://foreign/s-000.tar" in capsys.readouterr().err
+
+
+def test_a_report_is_of_the_rows_of_the_run(data, whole, capsys):
+    assert command_line(["report", str(whole), "--data", str(data / "shards" / "s-000.tar")]) == 2
+    assert "was trained on other data" in capsys.readouterr().err

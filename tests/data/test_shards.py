@@ -17,6 +17,7 @@ from gedikit.data.stored import SKIP, STOP, Index, StoredPictures
 from gedikit.data.tar_members import members
 from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.rows import SomeHeld, looked_at
+from gedikit.storage import read_tensors, write_tensors
 from shard_cases import pictures, png, special, tar_of, write_shards
 
 SIDE = 12
@@ -237,6 +238,60 @@ def test_an_index_is_kept_and_read_instead_of_the_shards(tmp_path, monkeypatch):
         load(tmp_path / "shards", how)
 
 
+def test_an_index_is_found_from_wherever_its_shards_are_named(tmp_path, monkeypatch):
+    folder = tmp_path / "real"
+    write_shards(folder / "tars", pictures(4), 2)
+    parquet(folder / "p.parquet", {"image": [png(picture) for picture in pictures(4)]})
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "other.parquet").symlink_to(folder / "p.parquet")
+    monkeypatch.chdir(tmp_path)
+    places = {"real/p.parquet", "link/p.parquet", "other.parquet", str(folder / "p.parquet")}
+    for made in places:
+        index = load(made).index
+        assert index.shards[0].place == str(tmp_path / made), "the name of a link, which may be all that tells"
+        assert all(index.is_of(sources.picture_shards(place)) for place in places)
+        assert not index.is_of(sources.picture_shards("real/tars/s-000.tar"))
+    assert load("link/tars").index.is_of(sources.picture_shards(str(folder / "tars")))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("label", lambda label: label[:-1], "other lengths"),
+        ("place", lambda place: place[:, :1].contiguous(), "other lengths"),
+        ("names.ends", lambda ends: ends[1:].contiguous(), "other lengths"),
+        ("versions", lambda versions: versions[1:], "other lengths"),
+        ("shard", lambda shard: shard + 1, "shards or labels that are not there"),
+        ("shard", lambda shard: shard - 1, "shards or labels that are not there"),
+        ("label", lambda label: label + 1, "shards or labels that are not there"),
+        ("label", lambda label: label - 2, "shards or labels that are not there"),
+        ("place", lambda place: place - 10**6, "places that are not there"),
+        ("bytes", lambda held: held + 2**40, "places that are not there"),
+        ("bytes", lambda held: held + 1, "places that are not there"),
+        ("names.ends", lambda ends: ends.flip(0), "end before they begin"),
+        ("names.ends", lambda ends: ends + 1, "letters of no name"),
+        ("names.letters", lambda letters: letters // 2 + 128, "within a letter"),
+        ("names.letters", lambda letters: letters | 0xC0, "codec"),
+        ("digest", len, "where text should be"),
+        ("skipped", lambda skipped: [*skipped, ["name", 7]], "where text should be"),
+        ("shard", lambda shard: shard.double(), "other kinds of numbers"),
+    ],
+)
+def test_parts_of_an_index_fit_together(tmp_path, name, change, says):
+    """The digest tells damage, not who wrote a file."""
+    write_shards(tmp_path / "shards", pictures(5), 2, list("abcab"))
+    index, path = load(tmp_path / "shards").index, tmp_path / "index"
+    index.save(path)
+    assert list(Index.load(path).names) == list(index.names)
+    tensors, meta = read_tensors(path, "index of shards")
+    own = tensors if name in tensors else meta
+    own[name] = change(own[name])
+    rest = {key: value for key, value in meta.items() if key not in ("kind", "format")}
+    write_tensors(path, tensors, rest, "index of shards")
+    with pytest.raises(StorageError, match=says):
+        Index.load(path)
+
+
 def test_the_fingerprint_is_of_contents_and_not_of_files(tmp_path):
     shown = pictures(6)
     write_shards(tmp_path / "a", shown, 2)
@@ -350,6 +405,37 @@ def test_tables_in_several_files(tmp_path):
     left = list(sources.blocks(str(tmp_path), columns=("a", "b"), bad_shards=SKIP))
     assert np.array_equal(np.concatenate([block.x for block in left]), np.concatenate([x[:1000], x[2000:]]))
     assert [name for block in left for name, _ in block.skipped] == [str(tmp_path / "t1.parquet")]
+
+
+def no_text(n: int):
+    """Text that is no UTF-8, which Arrow writes and reads without a look."""
+    arrow = pytest.importorskip("pyarrow")
+    return arrow.array([b"\xff\xfe"] * n).view(arrow.string())
+
+
+def test_text_of_tables_that_is_no_text(tmp_path):
+    x = np.arange(1200.0)
+    parquet(tmp_path / "t0.parquet", {"a": x, "b": ["x", "y"] * 600})
+    parquet(tmp_path / "t1.parquet", {"a": x, "b": no_text(1200)})
+    encoding = sources.load(str(tmp_path / "t0.parquet")).encoding
+    for read in (sources.load, lambda source: list(sources.blocks(source, encoding=encoding))):
+        with pytest.raises(DataError, match=r"t1.parquet: damaged.*--bad-shards skip"):
+            read(str(tmp_path))
+    with pytest.raises(DataError, match=r"t1.parquet: damaged"):
+        load(tmp_path / "t1.parquet", ShardReading(memory=0))
+    found = load(tmp_path, ShardReading(bad=SKIP))
+    assert found.x[:, 0].tolist() == x.tolist() and [name[-10:] for name, _ in found.skipped] == ["t1.parquet"]
+
+
+@pytest.mark.parametrize("memory", [0, 10**9])
+def test_tables_of_which_no_row_can_be_read(tmp_path, memory):
+    for number in range(2):
+        parquet(tmp_path / f"t{number}.parquet", {"a": np.arange(600.0), "b": no_text(600)})
+    says = r"no row of .*t0.parquet and 1 more can be read; .*t0.parquet: damaged"
+    with pytest.raises(DataError, match=says):
+        list(sources.blocks(str(tmp_path), columns=("a",), bad_shards=SKIP))
+    with pytest.raises(DataError, match=says):
+        load(tmp_path, ShardReading(memory=memory, bad=SKIP))
 
 
 def test_blocks_of_shards(tmp_path, monkeypatch):

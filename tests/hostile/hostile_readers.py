@@ -1,11 +1,13 @@
 """Every reader of files, whole files that it reads, and where inside of packed files there is more to damage."""
 
+import contextlib
 import gzip
 import io
 import json
 import pickle
 import struct
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -16,19 +18,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from PIL import Image
 from scipy.io import savemat
 
-from gedikit.data import cifar, idx, svhn
+from gedikit.data import cifar, idx, sources, svhn
 from gedikit.data.files import file_blocks, read_file
 from gedikit.data.pictures import Unreadable, read_square
 from gedikit.data.shards import Shard
-from gedikit.data.sources import blocks
-from gedikit.data.stored import SKIP, read_shards
+from gedikit.data.sources import ShardReading, blocks
+from gedikit.data.stored import SKIP, Index, StoredPictures, Texts, read_shards
 from gedikit.errors import GediError
 from gedikit.fitted import FittedModel
 from gedikit.runs import Run, RunConfig
-from gedikit.storage import read_tensors
+from gedikit.storage import read_tensors, write_tensors
 from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, read_labels
 
 OWN = (GediError, Unreadable)  # what a reader may raise; the second becomes a reason to leave a picture out
@@ -75,6 +78,16 @@ def shard(path: Path) -> None:
     seen = sum(len(block.x) for block in blocks(str(path), image_size=16, image_channels=3, bad_shards=SKIP))
     index, stored = read_shards([Shard(str(path))], 16, 3, memory=0, bad=SKIP)
     assert stored[:].shape == (len(index.names), 768) and len(index.names) == seen
+
+
+def tables(path: Path) -> None:
+    """Both ways to read a table in several files, of which one is whole: with what is broken left out, or not."""
+    (path.parent / "0-whole.parquet").write_bytes(frame().to_parquet())
+    source = str(path.parent / "*.parquet")
+    left = sources.load(source, shards=ShardReading(memory=10**6, bad=SKIP))
+    assert np.isfinite(left.x).all() and len(left.x) >= len(frame())
+    assert sum(len(block.x) for block in blocks(source, encoding=left.encoding, bad_shards=SKIP)) == len(left.x)
+    sources.load(source)
 
 
 def in_tar(content: bytes, damage: Damage) -> bytes:
@@ -143,6 +156,57 @@ def in_safetensors(content: bytes, damage: Damage) -> bytes:
     header["__metadata__"]["gedikit"] = text
     new = json.dumps(header).encode()
     return struct.pack("<Q", len(new)) + new + content[8 + length :]
+
+
+def index(path: Path) -> None:
+    """An index of shards, and all that is taken from it without them."""
+    found = Index.load(path)
+    assert len(list(found.names)) == len(found.shard)
+    assert found.labels is None or len(found.labels) == len(found.shard)
+    StoredPictures(found, 16, 3).order(np.random.default_rng(0))
+
+
+def _index() -> bytes:
+    n = 5
+    names = [f"s.parquet/{i}" for i in range(n)]
+    made = Index(
+        (Shard("/nowhere/s.parquet"),),
+        ("700-1",),
+        np.zeros(n, np.int32),
+        np.stack([np.arange(n) // 2, np.arange(n) % 2], 1),
+        np.full(n, 70),
+        Texts(np.frombuffer("".join(names).encode(), np.uint8).copy(), np.cumsum([len(name) for name in names])),
+        np.arange(n, dtype=np.int32) % 3 - 1,
+        ("a", "b"),
+        (("s.parquet/9", "no picture in this row"),),
+        False,
+        "0" * 64,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        made.save(Path(folder) / "index")
+        return (Path(folder) / "index").read_bytes()
+
+
+def in_index(content: bytes, damage: Damage) -> bytes:
+    """Numbers and settings, with a digest that is right."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        path.write_bytes(content)
+        tensors, meta = read_tensors(path, "index of shards")
+        whole = b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors))
+        changed = np.frombuffer((damage(whole) + whole)[: len(whole)], np.uint8).copy()
+        for name in sorted(tensors):
+            size = tensors[name].nbytes
+            tensors[name] = torch.from_numpy(changed[:size].view(tensors[name].numpy().dtype)).view_as(
+                tensors[name]
+            )
+            changed = changed[size:].copy()
+        with contextlib.suppress(ValueError):
+            said = json.loads(damage(json.dumps(meta).encode()))
+            meta = said if isinstance(said, dict) else meta
+        meta = {name: value for name, value in meta.items() if name not in ("kind", "format")}
+        write_tensors(path, tensors, meta, "index of shards")
+        return path.read_bytes()
 
 
 def picture(kind: str, **options: Any) -> bytes:
@@ -249,6 +313,7 @@ READERS: Mapping[str, Reader] = {
         ),
     ),
     "parquet": Reader(".parquet", rows, lambda: (frame().to_parquet(),)),
+    "parquet tables": Reader(".parquet", tables, lambda: (frame().to_parquet(),)),
     "tar shard": Reader(".tar", shard, lambda: tuple(map(_tar, (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))), in_tar),
     "parquet shard": Reader(".parquet", shard, lambda: (_picture_table(),)),
     "excel": Reader(".xlsx", rows, lambda: (_excel(),), in_zip),
@@ -275,6 +340,7 @@ READERS: Mapping[str, Reader] = {
     "ppm": Reader(".ppm", lambda p: read_square(p, 16), lambda: (picture("PPM"), b"P3\n1 2\n255\n1 2 3 4 5 6\n")),
     "model": Reader(".safetensors", FittedModel.load, _stored("model.safetensors"), in_safetensors),
     "checkpoint": Reader(".safetensors", _tensors, _stored("checkpoint.safetensors"), in_safetensors),
+    "index": Reader(".safetensors", index, lambda: (_index(),), in_index),
     "run": Reader(".toml", run_files, _stored("config.toml")),
     "history": Reader(
         ".jsonl", history, lambda: (b'{"iteration": 1, "loss": 0.5}\n{"iteration": 9, "loss": NaN}\n',)

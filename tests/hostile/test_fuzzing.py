@@ -16,9 +16,18 @@ from hostile_limits import TooLong, limited
 from hostile_readers import OWN, READERS
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from gedikit.data import pictures
+
 CASES = int(os.environ.get("GEDIKIT_FUZZ_CASES", "12"))
 SEED = int(os.environ.get("GEDIKIT_FUZZ_SEED", "0"))
+DOCS = Path(__file__).parents[2] / "docs"
 REPORT = os.environ.get("GEDIKIT_FUZZ_REPORT")
+
+
+def test_the_figures_of_the_documents_are_those_of_the_code():
+    texts = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("trust.md", "data.md", "large-data.md")}
+    assert f"of each of {len(READERS)} readers" in texts["trust.md"]
+    assert all(f"{pictures._LARGEST / 1e6:.0f} million pixels" in text for text in texts.values())
 
 
 @pytest.mark.parametrize("name", READERS)

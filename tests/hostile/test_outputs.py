@@ -150,7 +150,8 @@ def test_folders_of_groups_stay_where_they_belong(pictures, capsys, cluster):
 
 WRITTEN = (
     *("config.toml", "report.html", "labels.csv", "log.txt", "metrics.jsonl", "evaluations.jsonl", "lock"),
-    *("model.safetensors", "features.safetensors", "rules.toml", "rules.pl", "examples.csv", "known-labels.csv"),
+    *("model.safetensors", "features.safetensors", "index.safetensors", "rules.toml", "rules.pl", "examples.csv"),
+    "known-labels.csv",
 )
 
 

@@ -61,7 +61,7 @@ def test_chains_come_back_within_the_rounding_of_what_they_wait_in(dtype, most):
     assert (drawn - x[slots]).abs().max() <= most * (1 + 1e-4)
     assert torch.equal(buffer.first(40)[0, :2], x[0, :2]), "the walls are kept"
     moved = -x[:3]
-    buffer.write(torch.tensor([7, 0, 9]), moved)
+    buffer.write(torch.tensor([7, 0, 9]), buffer.packed(moved))
     assert (buffer.first(40)[[7, 0, 9]] - moved).abs().max() <= most * (1 + 1e-4)
     assert buffer.positions.dtype == getattr(torch, dtype)
     if most:
@@ -73,7 +73,7 @@ def test_bytes_keep_their_256_levels_for_ever():
     buffer = ReplayBuffer(ReplayBuffer.pack(levels, torch.uint8))
     assert buffer.positions[0].tolist() == list(range(256))
     for _ in range(3):
-        buffer.write(torch.tensor([0]), buffer.first(1))
+        buffer.write(torch.tensor([0]), buffer.packed(buffer.first(1)))
     assert buffer.positions[0].tolist() == list(range(256))
     assert torch.equal(buffer.first(1), levels)
 
