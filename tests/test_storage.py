@@ -437,6 +437,13 @@ def test_errors_that_do_not_come_from_a_file_pass(tmp_path: Path):
         pass
 
 
+def test_equal_tensors_are_equal_files(tmp_path):
+    for i in range(20):
+        write_tensors(tmp_path / f"{i}.safetensors", TENSORS, {"name": 'a "quoted", {odd} näme'}, "model")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+    assert read_tensors(tmp_path / "0.safetensors", "model")[1]["name"] == 'a "quoted", {odd} näme'
+
+
 def test_a_repeated_number_is_written_like_any_other(tmp_path):
     path = tmp_path / "repeated.safetensors"
     write_tensors(path, {"one": torch.tensor(3).expand(1)}, {}, "model")

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import operator
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from gedikit import legacy
 from gedikit.components import as_tree
 from gedikit.config import SECTIONS, Execution
 from gedikit.data.sources import ShardReading
+from gedikit.data.stored import check_bad
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.features import FeatureNetwork, feature_networks
 from gedikit.imports import import_again
@@ -47,7 +49,7 @@ EXAMPLES, KNOWN_LABELS = "examples.csv", "known-labels.csv"  # of a run that lea
 # what a run consists of, beside its checkpoints
 _WRITTEN = (
     *("config.toml", "metrics.jsonl", "log.txt", "evaluations.jsonl", "model.safetensors", "features.safetensors"),
-    *("labels.csv", "report.html", "rules.toml", "rules.pl", EXAMPLES, KNOWN_LABELS),
+    *("index.safetensors", "labels.csv", "report.html", "rules.toml", "rules.pl", EXAMPLES, KNOWN_LABELS),
 )
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 
@@ -117,7 +119,7 @@ class RunConfig:
                 features=_features(table["features"]) if "features" in table else None,
                 labels_from=table.get("labels_from", ""),
                 beside=table.get("beside", {}),
-                shards=ShardReading(**table["shards"]) if "shards" in table else None,
+                shards=_shards(table["shards"]) if "shards" in table else None,
             )
 
 
@@ -140,6 +142,11 @@ def _table_of(text: str, path: Path) -> dict[str, Any]:
         raise StorageError(f"{path} is not of a run: it was not written by gedikit")
     check_format(path, table["format"])
     return table
+
+
+def _shards(tree: Mapping[str, Any]) -> ShardReading:
+    """How shards are read; where an index is kept is no matter of this file."""
+    return ShardReading(operator.index(tree["memory"]), check_bad(tree["bad"]))
 
 
 def _features(tree: Mapping[str, Any]) -> FeatureNetwork:

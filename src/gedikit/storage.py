@@ -106,7 +106,26 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], meta: Mapping[str
     about = json.dumps({"kind": kind, "format": FORMAT, **meta})
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {_ABOUT: about, _DIGEST: _digest(whole, about)}
-    write_atomically(path, lambda temporary: save_file(whole, temporary, metadata=header))
+
+    def write(temporary: Path) -> None:
+        save_file(whole, temporary, metadata=header)
+        _put_in_order(temporary)
+
+    write_atomically(path, write)
+
+
+def _put_in_order(path: Path) -> None:
+    """Let the digest come last: safetensors writes entries of a header in a random order, and equal files are equal."""
+    first = f'{{"__metadata__":{{"{_DIGEST}":"'
+    with path.open("r+b") as file:
+        text = file.read(int.from_bytes(file.read(8), "little")).decode()
+        if not text.startswith(first):
+            return
+        begin = len('{"__metadata__":')
+        _, end = json.JSONDecoder().raw_decode(text, begin)
+        digest, _, about = text[begin + 1 : end - 1].partition(",")
+        file.seek(8)
+        file.write(f"{text[: begin + 1]}{about},{digest}{text[end - 1 :]}".encode())
 
 
 def _digest(tensors: Mapping[str, "Tensor"], about: str) -> str:

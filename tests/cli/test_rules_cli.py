@@ -9,6 +9,7 @@ import pytest
 from gedikit.cli import rules
 from gedikit.cli.main import run
 from gedikit.data import sources
+from gedikit.data.shards import Shard
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic.expressions import predicate
 from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, row_number
@@ -269,6 +270,17 @@ def test_examples_name_rows_of_all_files(in_files, tmp_path, monkeypatch, capsys
     capsys.readouterr()
     assert run(["explain", str(tmp_path / "run"), str(few), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 1
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text().replace(str(tmp_path / "t*.parquet"), "https://localhost:1/t.parquet"))
+    monkeypatch.setattr(Shard, "_remote", property(lambda shard: pytest.fail(f"{shard.place} was opened")))
+    for asked in (
+        ["fit-rules", "--resume", "--out", str(tmp_path / "run")],
+        ["explain", str(config.parent), str(few)],
+    ):
+        assert run(asked) == 2
+        assert "its rows are at https://localhost:1/t.parquet" in capsys.readouterr().err
+    pattern = str(tmp_path / "t*.parquet")
+    assert run(["fit-rules", "--resume", "--out", str(tmp_path / "run"), "--table", pattern, "-q"]) == 0
 
 
 def test_rows_that_are_not_in_memory_cannot_be_named(in_files, tmp_path, monkeypatch, capsys):

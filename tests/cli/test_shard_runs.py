@@ -267,6 +267,8 @@ def test_no_address_is_opened_because_a_run_says_so(foreign, monkeypatch, capsys
     assert command_line([command, str(foreign)]) == 2
     said = capsys.readouterr().err
     assert f"its rows are at {ADDRESS}" in said and "as DATA or --data" in said
+    assert command_line(["fit", "--resume", "--out", str(foreign)]) == 2
+    assert f"its rows are at {ADDRESS}" in capsys.readouterr().err
     listed = foreign / "all.txt"
     listed.write_text(f"{foreign}/own.tar\nmemory://foreign/s-000.tar\n")
     says_its_rows_are_at(foreign, str(listed))

@@ -17,6 +17,7 @@ from gedikit.data import cifar, idx, sizes, sources
 from gedikit.data.files import file_blocks, read_file
 from gedikit.data.pictures import Unreadable, read_square
 from gedikit.data.shards import Shard
+from gedikit.data.sources import ShardReading
 from gedikit.data.stored import SKIP, read_shards
 from gedikit.data.unpickling import read_pickle
 from gedikit.errors import DataError, GediError, StorageError, UsageError
@@ -92,6 +93,10 @@ def test_lists_of_one_value_in_several_files(tmp_path):
         "no row of .*the file announces",
         10,
     )
+    refused(lambda: list(sources.blocks(str(tmp_path / "0.parquet"))), DataError, "0.parquet announces", 10)
+    pd.DataFrame({"a": np.arange(5.0), "b": 1.0}).to_parquet(tmp_path / "2.parquet")
+    found = sources.load(str(tmp_path), shards=ShardReading(bad=SKIP))
+    assert found.x[:, 0].tolist() == [0, 1, 2, 3, 4] and len(found.skipped) == 2
 
 
 def test_memory_is_that_of_the_container(tmp_path, monkeypatch):

@@ -130,6 +130,17 @@ def test_what_could_run_or_fetch_is_where_it_is_known_to_be():
     assert everywhere == set(ALLOWED)
 
 
+@pytest.mark.parametrize("limit", ["MAX_BITS", "MAX_VALUES", "PER_VALUE"])
+def test_limits_are_said_in_one_place(limit):
+    said = [
+        path
+        for path in SOURCE.rglob("*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).lstrip("_") == limit
+    ]
+    assert len(said) == 1
+
+
 def test_arrays_are_read_without_pickles():
     loads = [
         node

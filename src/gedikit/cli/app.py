@@ -277,13 +277,20 @@ def diagnose(
 
 
 @app.command()
-def report(run: RunPath, imports: RunImports = None) -> None:
+def report(
+    run: RunPath,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="Where the data of the run is, if elsewhere than it says.", metavar="DATA"),
+    ] = None,
+    imports: RunImports = None,
+) -> None:
     """Write the report of a run again: one HTML file that needs no network."""
     from gedikit.cli import inference
     from gedikit.imports import import_as_asked
 
     import_as_asked(imports)
-    typer.echo(inference.report(run))
+    typer.echo(inference.report(run, data))
 
 
 @app.command()

@@ -358,7 +358,7 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
         raise UsageError(unfinished_in_0_1(out))
     source = data or config.source
-    dataset = each(lambda: rows_of(run, config, source))
+    dataset = each(lambda: rows_of(run, config, data))
     if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {source} now")
     now = _beside(dataset)

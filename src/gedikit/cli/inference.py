@@ -38,6 +38,7 @@ from gedikit.report.inputs import diagnosed_rows
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig
 from gedikit.storage import regular_or_new, write_text
+from gedikit.training.fit import fingerprint
 
 
 def predict(path: Path, data: str, output: Path, device: str, bad_shards: str | None = None) -> None:
@@ -134,17 +135,19 @@ def diagnose(path: Path, data: str | None, as_json: bool) -> None:
     run = Run(path)
     fitted = load_run(path, "cpu")
     config = run.config()
-    dataset = other_rows(run, config, data or config.source)
+    dataset = other_rows(run, config, data)
     _check_width(dataset.x, fitted, dataset.name)
     result = _diagnosis(run, fitted, dataset)
     sys.stdout.write((json.dumps(result.as_dict(), indent=2) if as_json else str(result)) + "\n")
 
 
-def report(path: Path) -> Path:
+def report(path: Path, data: str | None = None) -> Path:
     run = Run(path)
     config = run.config()
     fitted = load_run(path, "cpu")
-    dataset = rows_of(run, config, config.source)
+    dataset = rows_of(run, config, data)
+    if data is not None and fingerprint(dataset.rows) != config.fingerprint:
+        raise UsageError(f"{path} was trained on other data than is in {data}")
     write_report(run, config, fitted, dataset, fitted.predictions(dataset.x))
     return run.report_path
 

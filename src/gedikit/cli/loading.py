@@ -14,7 +14,7 @@ from gedikit.data import sources
 from gedikit.data.duplicates import sketches
 from gedikit.data.folder import Progress as OnProgress
 from gedikit.data.folder import folder_labels, list_pictures
-from gedikit.data.shards import is_shards
+from gedikit.data.shards import is_shards, list_shards
 from gedikit.data.stored import Index
 from gedikit.errors import DataError, UsageError
 from gedikit.features import FeatureNetwork, PictureFeatures, embed, embed_folder, feature_blocks
@@ -53,13 +53,13 @@ def unfinished_in_0_1(path: Path) -> str:
     return f"{path} was begun by gedikit 0.1 and is not finished: finish it with that version, or start a new run"
 
 
-def other_rows(run: Run, config: RunConfig, data: str, labels_from: str | None = None) -> sources.Dataset:
-    """Rows to look at a run with: of a built-in data set those it was not trained on."""
+def other_rows(run: Run, config: RunConfig, data: str | None, labels_from: str | None = None) -> sources.Dataset:
+    """Rows to look at a run with, its own where none are given: of a built-in data set those not trained on."""
     return _read_again(run, config, data, "test", config.labels_from if labels_from is None else labels_from)
 
 
-def rows_of(run: Run, config: RunConfig, data: str) -> sources.Dataset:
-    """The rows a run is trained on."""
+def rows_of(run: Run, config: RunConfig, data: str | None = None) -> sources.Dataset:
+    """The rows a run is trained on; where they are now may be given."""
     return _read_again(run, config, data, "train", config.labels_from)
 
 
@@ -76,15 +76,32 @@ def new_blocks(config: RunConfig, data: str, device: str, bad_shards: str) -> It
     return iter([sources.Block(rows.x if rows.image_shape is None else _with_features(rows, config.features).x)])
 
 
-def _read_again(run: Run, config: RunConfig, data: str, split: str, labels_from: str) -> sources.Dataset:
+def _own_source(run: Run, config: RunConfig) -> str:
+    """Where a run says that its rows are, on this machine: a run of somebody else could name any address."""
+    source = config.source
+    listed = [source]
+    if source not in sources.BUILTIN and "://" not in source and is_shards(source):
+        listed = [shard.place for shard in list_shards(source)]
+    address = next((place for place in listed if "://" in place), None)
+    if address is not None:
+        raise UsageError(
+            f"{run.path} says that its rows are at {address}, which is fetched only if you ask for it: "
+            f"give {source} with the command, as DATA or --data"
+        )
+    return source
+
+
+def _read_again(run: Run, config: RunConfig, data: str | None, split: str, labels_from: str) -> sources.Dataset:
+    if data is None:
+        data = _own_source(run, config)
     if config.features is None:
         options = reading_options(config, data)
         if labels_from:
             options["labels_from"] = labels_from
         if shards := sources.picture_shards(data):
-            known = run.index_path.exists() and Index.load(run.index_path).is_of(shards)
-            reading = config.shards or sources.ShardReading()
-            options["shards"] = replace(reading, index=run.index_path if known else None)
+            index = Index.load(run.index_path) if run.index_path.exists() else None
+            known = index if index is not None and index.is_of(shards) else None
+            options["shards"] = replace(config.shards or sources.ShardReading(), index=known)
         else:
             options["shards"] = config.shards or sources.ShardReading(memory=sys.maxsize)  # of an earlier version
         return sources.load(data, split=split, seed=config.data_seed, **options)

@@ -50,7 +50,7 @@ def check(
         raise typer.Exit(1)
 
 
-@asking_for(FitRequest, but=("clusters", "known", "features", "labels_from"))
+@asking_for(FitRequest, but=("clusters", "known", "features", "labels_from", "memory", "bad_shards", "index"))
 def fit_rules(
     file: Annotated[
         Path | None, typer.Argument(metavar="RULES", help="A file of rules; not needed with --resume.")

@@ -22,6 +22,7 @@ from gedikit.cli.output import console, detail
 from gedikit.cli.request import FitRequest
 from gedikit.config import Execution
 from gedikit.data import sources
+from gedikit.data.sizes import memory
 from gedikit.diagnosis import Diagnosis, diagnose
 from gedikit.errors import DataError, Interrupted, Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
@@ -185,7 +186,7 @@ def fit_rules(
 ) -> None:
     began = time.monotonic()
     if resume:
-        run, task = _resumed(out, request)
+        run, task = _resumed(out, places.source(), request)
         with run.locked() as lock:
             verdict, rows = _interruptible(run, lock, task)
     else:
@@ -228,7 +229,10 @@ def _planned(
     seed = request.seed_or_first
     size = sources.IMAGE_SIZE if request.image_size is None else request.image_size
     options = ColumnOptions.parse(request.columns, request.drop, request.ids, request.label, request.types)
-    dataset = read_data(data, seed, image_size=size, options=options, device=execution.device)
+    reading = sources.ShardReading(memory())
+    dataset = _all_rows(
+        read_data(data, seed, image_size=size, options=options, device=execution.device, shards=reading)
+    )
     read = ExampleFile.read(examples, stated, _row_of(dataset))
     learned, known = _learned(stated, read, dataset, labels)
     asked = Asked(
@@ -244,6 +248,8 @@ def _planned(
     )
     made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
     config = fitting.run_config(data, request, dataset, made, execution)
+    if dataset.index is not None or dataset.drawn_from is not None:
+        config = dataclasses.replace(config, shards=reading)
     return Task(config, dataset, stated, read, learned, known), asked, starts
 
 
@@ -260,6 +266,14 @@ def _learned(
         rows = read_labels(labels, stated.symbols, _row_of(dataset), len(dataset.x))
         known = Known.of(len(dataset.x), partial_labels=rows)
     return learned, known
+
+
+def _all_rows(dataset: sources.Dataset) -> sources.Dataset:
+    """The same, unless some of its rows are not in memory: each may be named by an example."""
+    n = dataset.drawn_from if dataset.stored is None else len(dataset.stored)
+    if dataset.stored is not None or (n is not None and n > len(dataset.x)):
+        raise UsageError(f"examples name rows, and not all {n:,} of {dataset.name} fit into memory")
+    return dataset
 
 
 def _row_of(dataset: sources.Dataset) -> RowOf:
@@ -281,15 +295,15 @@ def _kept_rules(run: Run) -> RuleFile:
     return RuleFile.read(path)
 
 
-def _resumed(out: Path | None, request: FitRequest) -> tuple[Run, Task]:
+def _resumed(out: Path | None, data: str | None, request: FitRequest) -> tuple[Run, Task]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to be continued?")
     import_to_go_on(request)
     run = Run(out)
     config, stated = run.config(), _kept_rules(run)
-    dataset = rows_of(run, config, config.source)
-    if fingerprint(dataset.x) != config.fingerprint:
-        raise UsageError(f"{out} was trained on other data than is in {config.source} now")
+    dataset = _all_rows(rows_of(run, config, data))
+    if fingerprint(dataset.rows) != config.fingerprint:
+        raise UsageError(f"{out} was trained on other data than is in {data or config.source} now")
     read = ExampleFile.read(run.path / EXAMPLES, stated, _row_of(dataset))
     labels = run.path / KNOWN_LABELS
     learned, known = _learned(stated, read, dataset, labels if labels.exists() else None)
@@ -394,8 +408,7 @@ def explain(path: Path, examples: Path, places: Places, *, k: int, device: str, 
     run = Run(path)
     config, stated = run.config(), _kept_rules(run)
     fitted = load_run(path, device)
-    data = places.source() or config.source
-    dataset = rows_of(run, config, data)
+    dataset = _all_rows(rows_of(run, config, places.source()))
     read = ExampleFile.read(examples, stated, _row_of(dataset))
     learned = Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
     log_p = _log_posterior(fitted, dataset.x, learned)

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gedikit.data.sizes import check_archive, check_spreadsheet, refuse_beyond_memory
+from gedikit.data.sizes import check_archive, check_spreadsheet, parquet_bytes, refuse_beyond_memory
 from gedikit.errors import DataError, GediError, UsageError
 from gedikit.tables import LABEL_COLUMNS, ColumnOptions, TableEncoding, dialect_of
 from gedikit.tables.inference import check_names, label_column
 
 _BLOCK = 65_536
-_PER_VALUE = 8  # bytes of a number, a date or what points to text
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def _check(path: Path) -> None:
 
 
 @contextmanager
-def _reading(path: Path, kind: str) -> Iterator[None]:
+def reading(path: Path | str, kind: str) -> Iterator[None]:
     """Whatever a library raises over a damaged file (its own errors, zlib.error, KeyError ...), as a sentence."""
     try:
         yield
@@ -125,7 +124,7 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
 
 
 def _read_npy(path: Path) -> FileTable:
-    with _reading(path, ".npy"):  # mapped, not read: a header that claims more than the file has is refused
+    with reading(path, ".npy"):  # mapped, not read: a header that claims more than the file has is refused
         x = np.lib.format.open_memmap(path, mode="r")
     return FileTable(_array(x, path))
 
@@ -133,9 +132,9 @@ def _read_npy(path: Path) -> FileTable:
 def _read_npz(path: Path) -> FileTable:
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is damaged, cut short or not a .npz file: it is no zip archive")
-    with _reading(path, ".npz"):
+    with reading(path, ".npz"):
         check_archive(path)
-    with _reading(path, ".npz"), np.load(path, allow_pickle=False) as archive:
+    with reading(path, ".npz"), np.load(path, allow_pickle=False) as archive:
         names = list(archive.files)
         rows = next((name for name in ("x", "X", "data") if name in names), names[0] if len(names) == 1 else None)
         label = next((name for name in LABEL_COLUMNS if name in names), None)
@@ -164,7 +163,7 @@ def _array_blocks(path: Path) -> Iterator[FileTable]:
 def _csv_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterator[Any]:
     import pandas as pd
 
-    with _reading(path, path.suffix):
+    with reading(path, path.suffix):
         options = {**dialect_of(path).options(text), "skipinitialspace": True, "index_col": False}
         if rows is None:
             with _none_lost(path):
@@ -194,34 +193,25 @@ def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iter
         import pyarrow.parquet
     except ImportError:
         raise UsageError("reading .parquet needs pyarrow: pip install 'gedikit[parquet]'") from None
-    with _reading(path, ".parquet"):
+    with reading(path, ".parquet"):
         file = pyarrow.parquet.ParquetFile(path)
     with file:
+        with reading(path, ".parquet"):
+            # a value that is the same in a billion rows takes next to nothing in a file
+            n = file.metadata.num_rows
+            refuse_beyond_memory(path, parquet_bytes(file.metadata, n if rows is None else min(n, rows)))
         if rows is None:
-            with _reading(path, ".parquet"):
-                # a value that is the same in a billion rows takes next to nothing in a file
-                refuse_beyond_memory(path, _values(file.metadata) * _PER_VALUE)
-                whole = _valid(file.read())
+            with reading(path, ".parquet"):
+                whole = valid(file.read()).to_pandas()
             yield whole
             return
-        yield from _pieces(map(_valid, file.iter_batches(rows)), path)
+        yield from _pieces((valid(batch).to_pandas() for batch in file.iter_batches(rows)), path)
 
 
-def _values(parquet: Any) -> int:
-    """How many there are; a row may have lists of them.
-
-    Chunks of columns without lists are not looked at: where they are damaged, that would end the process.
-    """
-    groups = [parquet.row_group(i) for i in range(parquet.num_row_groups)]
-    lists = [i for i in range(parquet.num_columns) if parquet.schema.column(i).max_repetition_level]
-    listed = sum(group.column(i).num_values for group in groups for i in lists)
-    return int(listed + parquet.num_rows * (parquet.num_columns - len(lists)))
-
-
-def _valid(arrow: Any) -> Any:
-    """A table of Arrow as a frame; by itself Arrow looks neither for text that is no UTF-8 nor for wrong places."""
+def valid(arrow: Any) -> Any:
+    """A table of Arrow; by itself Arrow looks neither for text that is no UTF-8 nor for wrong places."""
     arrow.validate(full=True)
-    return arrow.to_pandas()
+    return arrow
 
 
 def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterator[Any]:
@@ -230,7 +220,7 @@ def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterat
 
     if importlib.util.find_spec("openpyxl") is None:
         raise UsageError(f"reading {path.suffix} needs openpyxl: pip install 'gedikit[excel]'")
-    with _reading(path, path.suffix):
+    with reading(path, path.suffix):
         check_spreadsheet(path)
         # cells have types of their own: text of digits, such as "007", stays text
         frame = pd.read_excel(path, engine="openpyxl", dtype=object).infer_objects()
@@ -242,7 +232,7 @@ def _excel_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iterat
 
 def _pieces(frames: Iterator[Any], path: Path) -> Iterator[Any]:
     while True:
-        with _reading(path, path.suffix), _none_lost(path):
+        with reading(path, path.suffix), _none_lost(path):
             frame = next(frames, None)
         if frame is None:
             return

@@ -8,12 +8,12 @@ from typing import Any
 
 from gedikit.data.samples import BrokenShard, Sample
 from gedikit.data.shards import Shard
+from gedikit.data.tar_members import LARGEST
 from gedikit.errors import GediError, UsageError
 from gedikit.tables import LABEL_COLUMNS
 
 _NAMES = ("image", "img", "picture", "jpg", "png")  # of the column, where there are several of bytes
 _AT_ONCE, _AT_ONCE_BYTES = 32, 2**28  # rows that are decoded together, if each was as large as all in the file
-_LARGEST = 2**28  # bytes of a picture
 LARGEST_GROUP = 2**29  # bytes of the pictures of a row group, which are held together
 _HELD = 2**29  # bytes of row groups that are kept
 
@@ -84,8 +84,8 @@ def parquet_samples(shard: Shard) -> Iterator[Sample]:
                         "is held in memory: write it with smaller row groups"
                     )
                 why = "" if content else "no picture in this row"
-                if content and len(content) > _LARGEST:
-                    why = f"{len(content)} bytes: more than {_LARGEST >> 20} MiB"
+                if content and len(content) > LARGEST:
+                    why = f"{len(content)} bytes: more than {LARGEST >> 20} MiB"
                 known = None if said is None else str(said)
                 named = f"{first + number}/{name}" if name else str(first + number)
                 yield Sample(named, (group, number), content or b"", known, refused=why)

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gedikit.data.files import FileTable, encoded, encoding_of
+from gedikit.data.files import FileTable, encoded, encoding_of, reading, valid
 from gedikit.data.folder import Skipped
 from gedikit.data.parquet_pictures import opened
 from gedikit.data.samples import BrokenShard
-from gedikit.data.shards import Shard
+from gedikit.data.shards import PARQUET, Shard
+from gedikit.data.sizes import PER_VALUE, parquet_bytes, refuse_beyond_memory
 from gedikit.errors import DataError
 from gedikit.tables import ColumnOptions, TableEncoding
 
 _BLOCK = 65_536
-_PER_VALUE = 8  # bytes of a number, a date or what points to text
 _COPIES = 2  # of the rows, as the share of memory is counted
 _FEWEST = 1000  # rows that are always read
 _ROW = "row_in_data"
@@ -41,10 +41,20 @@ class Tables:
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._of_lists = 0  # bytes
         self._sizes = [self._size(shard) for shard in self.shards]
         if not any(self._sizes):
-            first = f"; {self.skipped[0][0]}: {self.skipped[0][1]}" if self.skipped else ""
-            raise DataError(f"there is no row in {self.shards[0].place} and {len(self.shards) - 1} more{first}")
+            raise self.no_row()
+
+    def no_row(self) -> DataError:
+        """Why there is nothing to be read."""
+        first = f"; {self.skipped[0][0]}: {self.skipped[0][1]}" if self.skipped else ""
+        return DataError(f"no row of {self.named} can be read{first}")
+
+    @property
+    def named(self) -> str:
+        """In words."""
+        return self.shards[0].place + (f" and {len(self.shards) - 1} more" if self.shards[1:] else "")
 
     @property
     def n_rows(self) -> int:
@@ -58,26 +68,35 @@ class Tables:
 
     def exceeds(self, memory: int) -> bool:
         """Whether all rows are more than so many bytes are enough for."""
-        return self.n_rows > _FEWEST and self.n_rows * self.n_columns * _PER_VALUE * _COPIES > memory
+        return self.n_rows > _FEWEST and self.n_rows * self.n_columns * PER_VALUE * _COPIES > memory
+
+    def n_bytes(self, rows: int) -> int:
+        """What so many rows take at most: each may have all the lists that there are."""
+        return self._of_lists + rows * self.n_columns * PER_VALUE
 
     def batches(self) -> Iterator[tuple[int, Any]]:
-        """The number of the first row, and some rows as an Arrow table."""
-        first = 0
+        """The number of the first row, and some rows as an Arrow table; there is at least one."""
+        first, some = 0, False
         for shard, size in zip(self.shards, self._sizes, strict=True):
             at = first
             try:
                 for batch in _batches(shard) if size else ():
                     yield at, batch
+                    some = True
                     at += batch.num_rows
             except (BrokenShard, OSError) as why:
                 self._leave_out(shard, why)
             first += size
+        if not some:
+            raise self.no_row()
 
     def _size(self, shard: Shard) -> int:
         try:
             with opened(shard) as file:
+                refuse_beyond_memory("the file", parquet_bytes(file.metadata, min(_BLOCK, file.metadata.num_rows)))
+                self._of_lists += parquet_bytes(file.metadata, 0)
                 return int(file.metadata.num_rows)
-        except (BrokenShard, OSError) as why:
+        except (BrokenShard, DataError, OSError) as why:
             self._leave_out(shard, why)
             return 0
 
@@ -98,10 +117,11 @@ def read_tables(
     """All rows, or as many as so many bytes are enough for, drawn by the seed."""
     import pyarrow
 
-    n, numbers = tables.n_rows, None
+    n, numbers, name = tables.n_rows, None, tables.shards[0].place
     if tables.exceeds(memory):
-        most = max(_FEWEST, memory // (_COPIES * _PER_VALUE * tables.n_columns))
+        most = max(_FEWEST, memory // (_COPIES * PER_VALUE * tables.n_columns))
         numbers = np.sort(np.random.default_rng([seed, n]).choice(n, most, replace=False))
+    refuse_beyond_memory(tables.named, tables.n_bytes(n if numbers is None else len(numbers)))
     parts, seen = [], list[NDArray[np.int64]]()
     for first, batch in tables.batches():
         wanted = np.arange(batch.num_rows)
@@ -111,8 +131,9 @@ def read_tables(
         if len(wanted):
             parts.append(batch if numbers is None else batch.take(pyarrow.array(wanted)))
             seen.append(first + wanted)
-    name = tables.shards[0].place
-    frame = _together(parts, name).to_pandas()
+    if not parts:
+        raise tables.no_row()
+    frame = _frame(_together(parts, name), name)
     table = encoded(frame, encoding_of(frame, columns, options, encoding, name), name)
     if numbers is not None:
         table = replace(table, ids=table.ids.assign(**{_ROW: np.concatenate(seen)}))
@@ -124,7 +145,8 @@ def table_blocks(
 ) -> Iterator[FileTable]:
     """All rows for a trained model, piece by piece."""
     for first, batch in tables.batches():
-        frame, name = batch.to_pandas(), tables.shards[0].place
+        name = tables.shards[0].place
+        frame = _frame(batch, name)
         encoding = encoding_of(frame, columns, None, encoding, name, numbers=True)
         yield encoded(frame, encoding, name, first)
 
@@ -134,7 +156,12 @@ def _batches(shard: Shard) -> Iterator[Any]:
 
     with opened(shard) as file:
         for batch in file.iter_batches(_BLOCK):
-            yield pyarrow.Table.from_batches([batch])
+            yield valid(pyarrow.Table.from_batches([batch]))
+
+
+def _frame(arrow: Any, name: str) -> Any:
+    with reading(name, PARQUET):
+        return arrow.to_pandas()
 
 
 def _together(parts: list[Any], name: str) -> Any:

@@ -166,4 +166,4 @@ def _from_floats(values: NDArray[np.float32]) -> Image.Image:
 
 
 def _too_large() -> str:
-    return f"more than {_LARGEST // 1_000_000} million pixels"
+    return f"more than {_LARGEST / 1e6:.0f} million pixels"

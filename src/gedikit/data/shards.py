@@ -27,6 +27,16 @@ class Shard:
 
     place: str
 
+    @classmethod
+    def at(cls, place: str) -> "Shard":
+        """An address, or a path from wherever this process is."""
+        return cls(place if "://" in place else str(Path(place).absolute()))
+
+    @property
+    def resolved(self) -> str:
+        """Its place without links; the name at the end of a link may tell nothing of what the file is."""
+        return self.place if self.is_remote else str(Path(self.place).resolve())
+
     @property
     def is_remote(self) -> bool:
         return "://" in self.place
@@ -131,7 +141,7 @@ def list_shards(source: str) -> list[Shard]:
                 f"{place} is a compressed archive, whose members cannot be read one by one: unpack it to a plain "
                 ".tar (pictures are compressed already)"
             )
-    return [Shard(place if "://" in place else str(Path(place).absolute())) for place in places]
+    return [Shard.at(place) for place in places]
 
 
 def _shards_in(folder: Path) -> list[Path]:

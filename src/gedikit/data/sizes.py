@@ -4,10 +4,12 @@ import contextlib
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 from xml.parsers import expat
 
 from gedikit.errors import DataError
 
+PER_VALUE = 8  # bytes of a number, a date or what points to text
 _CHUNK = 1 << 20
 _PER_CELL = 64  # bytes of a cell of a spreadsheet as an object
 _PER_LETTER = 8  # bytes that a letter of a spreadsheet's XML becomes at most while it is read
@@ -23,13 +25,26 @@ def memory() -> int:
     return min(sizes)
 
 
-def refuse_beyond_memory(path: Path, n_bytes: int) -> None:
+def refuse_beyond_memory(path: Path | str, n_bytes: int) -> None:
     """Refuse what would not fit even if there was nothing else."""
     if n_bytes > memory():
         raise DataError(
             f"{path} announces {n_bytes / 1e9:.1f} GB and this machine has {memory() / 1e9:.1f} GB of memory: "
             "it is damaged, or made to be unreadable"
         )
+
+
+def parquet_bytes(parquet: Any, rows: int) -> int:
+    """Bytes that the values of so many rows of a Parquet file take at most, by its metadata.
+
+    A row may have lists of values, and one row all that there are. Chunks of columns without lists are not looked
+    at: where they are damaged, that would end the process.
+    """
+    groups = [parquet.row_group(i) for i in range(parquet.num_row_groups)]
+    lists = [i for i in range(parquet.num_columns) if parquet.schema.column(i).max_repetition_level]
+    listed = sum(group.column(i).num_values for group in groups for i in lists)
+    flat = rows * (parquet.num_columns - len(lists))
+    return int(listed + flat) * PER_VALUE
 
 
 def check_archive(path: Path, per_byte: int = 1) -> None:

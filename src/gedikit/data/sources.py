@@ -77,7 +77,7 @@ class ShardReading:
 
     memory: int = field(default_factory=lambda: int(_SHARE_OF_MEMORY * memory()))  # bytes of rows
     bad: str = STOP
-    index: Path | None = None  # where it is kept
+    index: Path | Index | None = None  # or where it is kept
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def picture_shards(source: str) -> list[Shard]:
     if source in BUILTIN:
         return []
     if Path(source).suffix.lower() == PARQUET and Path(source).is_file():
-        return [Shard(source)] if _hold_pictures([Shard(source)]) else []
+        return [Shard.at(source)] if _hold_pictures([Shard.at(source)]) else []
     if not is_shards(source):
         return []
     found = list_shards(source)

@@ -4,14 +4,16 @@ The index is made once. Every picture is decoded then, so that what cannot be re
 trained, and the numbers of rows stay what they are.
 """
 
+import codecs
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from jaxtyping import Int32, Int64, UInt8
@@ -23,6 +25,7 @@ from gedikit.data.parquet_pictures import RowGroups, parquet_samples
 from gedikit.data.pictures import Unreadable, is_grey, read_square
 from gedikit.data.samples import BrokenShard, Sample, tar_samples
 from gedikit.data.shards import Shard
+from gedikit.data.tar_members import LARGEST
 from gedikit.errors import DataError, UsageError
 from gedikit.rows import StoredRows
 from gedikit.storage import damaged, read_tensors, write_tensors
@@ -32,6 +35,7 @@ _KIND = "index of shards"
 _POOL = 2**27  # bytes of pictures whose row groups are shuffled together
 _AT_ONCE = 1024  # pictures that threads are given together
 _NO_LABEL = -1
+_LETTERS = 2**20  # that are looked at together
 
 
 class Texts(Sequence[str]):
@@ -42,6 +46,20 @@ class Texts(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self.ends)
+
+    @staticmethod
+    def check(letters: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
+        """Raise ValueError where some would be no text."""
+        if letters.ndim != 1 or (np.diff(ends, prepend=0) < 0).any():
+            raise ValueError("names that end before they begin")
+        if (ends[-1] if len(ends) else 0) != len(letters):
+            raise ValueError("letters of no name")
+        if (letters[ends[ends < len(letters)]] & 0xC0 == 0x80).any():
+            raise ValueError("names that end within a letter")
+        decode = codecs.getincrementaldecoder("utf-8")().decode
+        for start in range(0, len(letters), _LETTERS):
+            decode(letters[start : start + _LETTERS].tobytes())
+        decode(b"", final=True)
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -77,8 +95,8 @@ class Index:
         return np.array([*self.values, None], dtype=object)[self.label] if self.values else None
 
     def is_of(self, shards: Sequence[Shard]) -> bool:
-        """Whether it is about these shards, and none has been written since."""
-        if [shard.place for shard in shards] != [shard.place for shard in self.shards]:
+        """Whether it is about these shards, and none has been written since; links may lead to them."""
+        if [shard.resolved for shard in shards] != [shard.resolved for shard in self.shards]:
             return False
         return all(_version(shard) == version for shard, version in zip(shards, self.versions, strict=True))
 
@@ -102,6 +120,7 @@ class Index:
         tensors, meta = read_tensors(path, _KIND)
         with damaged(path):
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+            _check(arrays, meta)
             return cls(
                 tuple(map(Shard, meta["shards"])),
                 tuple(meta["versions"]),
@@ -115,6 +134,36 @@ class Index:
                 meta["all_grey"],
                 meta["digest"],
             )
+
+
+_KINDS = {
+    **{"shard": np.int32, "place": np.int64, "bytes": np.int64, "label": np.int32},
+    **{"names.letters": np.uint8, "names.ends": np.int64},
+}
+
+
+def _check(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+    """Raise ValueError where parts of an index do not fit together: its digest tells damage, not who wrote it."""
+    texts = [meta["digest"], *meta["shards"], *meta["versions"], *meta["values"], *chain(*meta["skipped"])]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(meta["all_grey"], bool):
+        raise ValueError("something else where text should be")
+    if any(arrays[name].dtype != kind for name, kind in _KINDS.items()):
+        raise ValueError("other kinds of numbers")
+    n = len(arrays["shard"])
+    shapes = [arrays[name].shape for name in ("shard", "place", "bytes", "label", "names.ends")]
+    if shapes != [(n,), (n, 2), (n,), (n,), (n,)] or len(meta["versions"]) != len(meta["shards"]):
+        raise ValueError("other lengths")
+    shard, place, held = arrays["shard"], arrays["place"], arrays["bytes"]
+    if not (_within(shard, 0, len(meta["shards"])) and _within(arrays["label"], _NO_LABEL, len(meta["values"]))):
+        raise ValueError("shards or labels that are not there")
+    of_tar = np.array([Shard(place).is_tar for place in meta["shards"]], bool)[shard]
+    if (place < 0).any() or not _within(held, 0, LARGEST + 1) or (of_tar & (place[:, 1] != held)).any():
+        raise ValueError("places that are not there")
+    Texts.check(arrays["names.letters"], arrays["names.ends"])
+
+
+def _within(values: NDArray[np.integer], first: int, end: int) -> bool:
+    return bool(((values >= first) & (values < end)).all())
 
 
 class StoredPictures(StoredRows):
@@ -178,7 +227,7 @@ class StoredPictures(StoredRows):
         try:
             content = shard.read(first, second) if shard.is_tar else self._groups.read(shard, first, second)
             return read_square(content, self.size, self.channels)
-        except (OSError, Unreadable, BrokenShard) as why:  # it could be read when it was indexed
+        except (OSError, IndexError, Unreadable, BrokenShard) as why:  # it could be read when it was indexed
             raise DataError(f"{index.names[row]} of {shard.place} cannot be read any more: {why}") from None
 
 
@@ -189,24 +238,24 @@ def read_shards(
     *,
     memory: int,
     bad: str = STOP,
-    index: Path | None = None,
+    index: "Path | Index | None" = None,
     on_progress: Progress | None = None,
 ) -> tuple[Index, UInt8[np.ndarray, "n d"] | StoredPictures]:
     """An index of shards and their pictures: in memory where they fit into so many bytes, else read when needed.
 
-    Every picture is read and decoded once, unless the file `index` knows the shards already; else the index is
-    written there. `bad` says what is done about what cannot be read. Without `channels`, pictures have one if all
-    of them are grey, else three.
+    Every picture is read and decoded once, unless `index`, or the file of this name, knows the shards already;
+    else the index is written there. `bad` says what is done about what cannot be read. Without `channels`, pictures
+    have one if all of them are grey, else three.
     """
     check_size(size, channels)
-    found, pixels = None, None
-    if index is not None and index.exists():
+    found, pixels = index if isinstance(index, Index) else None, None
+    if isinstance(index, Path) and index.exists():
         found = Index.load(index)
         if not found.is_of(shards):
             raise UsageError(f"{index} is of other shards, or some were written since: remove it, or name another")
     if found is None:
         found, pixels = _Indexing(shards, size, bad, memory, on_progress).made()
-        if index is not None:
+        if isinstance(index, Path):
             found.save(index)
     channels = channels or (1 if found.all_grey else 3)
     stored = StoredPictures(found, size, channels)

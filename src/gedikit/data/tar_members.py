@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 _HEADER = 512
 _LONGEST = 2**16  # bytes of a name or of what a header says beside the usual
-_LARGEST = 2**28  # bytes of a member that is read
+LARGEST = 2**28  # bytes of a member that is read
 _GZIP = b"\x1f\x8b"
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _BESIDE = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -66,7 +66,7 @@ def members(read: Read, size: int) -> Iterator[Member]:
         own = info.name if name is None else name
         name = length = None
         if info.type in _PLAIN:
-            why = f"{held} bytes: more than {_LARGEST >> 20} MiB" if held > _LARGEST else ""
+            why = f"{held} bytes: more than {LARGEST >> 20} MiB" if held > LARGEST else ""
             yield Member(own, start, held, why)
         elif info.type != tarfile.DIRTYPE:
             yield Member(own, start, 0, f"{_NO_FILES.get(info.type, 'something unknown')}, not a file")

@@ -10,9 +10,9 @@ from typing import Any
 
 from gedikit.errors import UsageError
 from gedikit.symbolic.budget import needs
+from gedikit.symbolic.variables import MAX_BITS
 
 LIBRARIES = ("aggregate", "apply", "assert", "collect", "control", "cut", "lists", "record", "scope", "string")
-MAX_BITS = 4096  # of a number; beyond, a short program fills memory
 MAX_PARTS = 1_000_000  # of a list or a term that is made by saying how many it has
 
 # which argument of a predicate names a file

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gedikit.errors import UsageError
+from gedikit.symbolic.variables import MAX_BITS
 
 Values = Mapping[str, Any]
 Evaluated = Callable[[Values], Any]
 
 MAX_POWER = 64  # exponent; more would be larger than any domain
-MAX_BITS = 4096  # of a power: powers of powers grow without end
 MAX_LENGTH = 2000  # characters
 
 

@@ -19,6 +19,7 @@ Domains = Collection[SupportsIndex | Iterable[Hashable]]
 """Of every variable the number of its values, which are 0, 1, … then, or the values themselves."""
 
 MAX_VALUES = 1_000_000  # of a variable
+MAX_BITS = 4096  # of a number; beyond, a short rule or program fills memory
 _HALF = (torch.float16, torch.bfloat16)
 
 
