@@ -115,7 +115,7 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], meta: Mapping[str
 
 
 def _put_in_order(path: Path) -> None:
-    """Let the digest come last: safetensors writes entries of a header in a random order, and equal files are equal."""
+    """Let the digest come last: safetensors writes a header in random order, and equal files are to be equal."""
     first = f'{{"__metadata__":{{"{_DIGEST}":"'
     with path.open("r+b") as file:
         text = file.read(int.from_bytes(file.read(8), "little")).decode()
