@@ -24,7 +24,7 @@ from gedikit.profile import DataProfile
 from gedikit.symbolic import Symbols
 from gedikit.training.callbacks import Callback, FitView
 
-TINY = pictures("tiny", small=True)
+TINY = pictures("tiny")
 QUIET = Console(quiet=True)
 
 
@@ -180,7 +180,7 @@ def test_names_that_are_left_open_are_not_wrong(truth, monkeypatch):
 
 
 def test_keys_name_all_that_a_result_depends_on():
-    fit = TaskFit(SumsTask(1), "full", 0, "tiny", small=True)
+    fit = TaskFit(SumsTask(1), "full", 0, "tiny")
     changes = (
         {"seed": 1},
         {"task": SumsTask(2)},
@@ -209,8 +209,8 @@ def test_variants_leave_out_what_they_say():
 def test_unknown_words_are_refused():
     with pytest.raises(UsageError, match="--only is one of full, no-density"):
         _ = Selection(only=["fulll"]).variants
-    with pytest.raises(UsageError, match="--size is one of mnist, digits, tiny, not huge"):
-        pictures("huge", small=True)
+    with pytest.raises(UsageError, match="--size is one of mnist, mnist-small, digits, tiny, not huge"):
+        pictures("huge")
     with pytest.raises(UsageError, match="side 4 or 9, not 5"):
         visual_sudoku.tasks([5])
     with pytest.raises(UsageError, match="at least 1 digit, not 0"):
@@ -221,7 +221,7 @@ def test_unknown_words_are_refused():
 
 def test_the_table_has_medians_and_the_lowest():
     task = SumsTask(4)
-    job = TaskFit(task, "full", 0, "tiny", small=True)
+    job = TaskFit(task, "full", 0, "tiny")
     results = [
         TaskResult(task.title, "full", seed, None, {"sums": value, "digits": 0.99}, [])
         for seed, value in enumerate((0.9, 0.95, 0.8))
@@ -278,6 +278,6 @@ def test_a_table_from_start_to_page(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [ShortcutsTask("half", labelled=True), formulas.FormulasTask(2)])
 def test_other_tasks_from_start_to_result(task):
-    (result,) = TaskFit(task, "full", 0, "tiny", small=True, iterations=3).run("cpu", Callback())
+    (result,) = TaskFit(task, "full", 0, "tiny", iterations=3).run("cpu", Callback())
     assert result.failure is None
     assert all(0 <= value <= 1 for value in result.measures.values())

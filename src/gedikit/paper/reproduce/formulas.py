@@ -26,14 +26,14 @@ from gedikit.data.formulas import (
 )
 from gedikit.estimator import GEDI
 from gedikit.paper.reproduce.running import Request
-from gedikit.paper.reproduce.tasks import Classify, Page, Pictures, Problem, Selection, reproduce
+from gedikit.paper.reproduce.tasks import MNIST, MNIST_SMALL, Classify, Page, Pictures, Problem, Selection, reproduce
 from gedikit.symbolic import Constraint, Examples, Known, Rows
 
 _TRAIN, _TEST = 10_000, 1000  # formulas; fewer to train on where there are not images enough
 _TEST_SEED = 1_000_000  # added to that of the training examples
 _SYMBOLS = {"digit": DIGITS, "operator": OPERATORS}
 _BATCH = 400  # images
-_LONGEST = {"mnist": MOST_DIGITS, "digits": 3, "tiny": 2}  # in digits
+_LONGEST = {MNIST: MOST_DIGITS, MNIST_SMALL: MOST_DIGITS, "digits": 3, "tiny": 2}  # in digits
 
 PAGE = Page(
     "formulas",

@@ -43,6 +43,7 @@ _LARGE: Mapping[str, Any] = {
     "objectives.prior.weight": 10.0,
     "sampler.samples": 100,
 }
+_FEWER: Mapping[str, Any] = {"optimiser.iterations": 2500, "sampler.samples": 40}  # what a CPU can do
 _DIGITS_TRAIN = 1297  # of 1797 images
 _NEIGHBOURS = 5  # that lend a test image their pseudo-labels
 
@@ -152,7 +153,6 @@ class TaskFit:
     variant: str
     seed: int
     size: str
-    small: bool
     iterations: int = 0
     settings: tuple[tuple[str, Any], ...] = ()
 
@@ -160,7 +160,7 @@ class TaskFit:
     def key(self) -> str:
         name = f"{type(self.task).__name__}-{self.task.title}-{self.variant}-{self.seed}"
         plain = "".join(c if c.isalnum() or c == "-" else "_" for c in name)
-        return key_of(plain, asdict(self) | {"asked": self.asked(pictures(self.size, small=self.small))})
+        return key_of(plain, asdict(self) | {"asked": self.asked(pictures(self.size))})
 
     @property
     def title(self) -> str:
@@ -187,7 +187,7 @@ class TaskFit:
 
     def run(self, device: str, callback: Callback) -> list[TaskResult]:
         """Train on examples of training images and measure on test images."""
-        images = pictures(self.size, small=self.small)
+        images = pictures(self.size)
         problem = self.task.problem(images, self.seed)
         model = GEDI(device=device, config={"execution": _EXECUTION})
         rules = Rules.of(problem.examples, symbols=Symbols.of(problem.symbols))
@@ -236,15 +236,18 @@ def _by_neighbours(train: Rows, targets: Float[np.ndarray, "n c"], symbols: Symb
 
 
 @lru_cache
-def pictures(size: str, *, small: bool) -> Pictures:
-    """MNIST; scikit-learn's digits, which a CPU fits in minutes; or few of these, for tests."""
-    if size == "mnist":
-        train, test = (sources.load("mnist", split=split) for split in ("train", "test"))
-        asked, shape = recipes.working("mnist", small=small), train.image_shape or ()
-        y, test_y = (np.asarray(part.y).astype(np.int64) for part in (train, test))
-        return Pictures("MNIST", train.x, y, test.x, test_y, shape, 28, 255.0, asked, _LARGE, 10_000)
+def pictures(size: str) -> Pictures:
+    """MNIST, for the paper's network or a small one; scikit-learn's digits; or few of these, for tests."""
     if size not in SIZES:
         raise UsageError(f"--size is one of {', '.join(SIZES)}, not {size}")
+    if size in (MNIST, MNIST_SMALL):
+        train, test = (sources.load("mnist", split=split) for split in ("train", "test"))
+        small, shape = size == MNIST_SMALL, train.image_shape or ()
+        asked = recipes.working("mnist", small=small)
+        settings = {**_LARGE, **_FEWER} if small else _LARGE
+        name = "MNIST, by a small network" if small else "MNIST"
+        y, test_y = (np.asarray(part.y).astype(np.int64) for part in (train, test))
+        return Pictures(name, train.x, y, test.x, test_y, shape, 28, 255.0, asked, settings, 10_000)
     digits = sources.load("digits")
     order = np.random.default_rng(0).permutation(len(digits.x))
     chosen, others = np.split(order, [_DIGITS_TRAIN])
@@ -255,14 +258,15 @@ def pictures(size: str, *, small: bool) -> Pictures:
     return Pictures(name, digits.x[chosen], y[chosen], digits.x[others], y[others], (), 8, 16.0, {}, {}, n_tests)
 
 
-SIZES = ("mnist", "digits", "tiny")
+MNIST, MNIST_SMALL = "mnist", "mnist-small"
+SIZES = (MNIST, MNIST_SMALL, "digits", "tiny")
 
 
 @dataclass(frozen=True)
 class Selection:
     """What of a reproduction is run."""
 
-    size: str = "mnist"
+    size: str = MNIST
     only: Sequence[str] = ()
     settings: tuple[tuple[str, Any], ...] = ()
 
@@ -286,11 +290,12 @@ class Page:
 
 def reproduce(page: Page, tasks: Sequence[Task], selection: Selection, request: Request, console: Console) -> Path:
     """Fit every variant to every task for every seed, write the table and the figure; returns the page."""
-    small = request.fits and resolve_device(request.device).type == "cpu"
-    images = pictures(selection.size, small=small)
+    images = pictures(selection.size)
+    if request.fits and selection.size == MNIST and resolve_device(request.device).type == "cpu":
+        console.print(f"fits of this size take hours each without a GPU: --size {MNIST_SMALL} takes less")
     # the first seed of everything first, so that a table can be read early
     jobs = [
-        TaskFit(task, variant, seed, selection.size, small, request.iterations, selection.settings)
+        TaskFit(task, variant, seed, selection.size, request.iterations, selection.settings)
         for seed in request.chosen_seeds
         for variant in selection.variants
         for task in tasks
