@@ -22,8 +22,8 @@ class TaskRequest:
     size: Annotated[
         str,
         typer.Option(
-            help="mnist (for a GPU), mnist-small (a smaller network, for a CPU), digits (of scikit-learn: minutes on "
-            "a CPU) or tiny (seconds, to try it).",
+            help="mnist (for a GPU), mnist-small (a smaller network, for a CPU), digits (of scikit-learn: minutes "
+            "on a CPU) or tiny (seconds, to try it).",
             metavar="SIZE",
         ),
     ] = "mnist"

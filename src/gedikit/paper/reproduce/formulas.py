@@ -26,7 +26,16 @@ from gedikit.data.formulas import (
 )
 from gedikit.estimator import GEDI
 from gedikit.paper.reproduce.running import Request
-from gedikit.paper.reproduce.tasks import MNIST, MNIST_SMALL, Classify, Page, Pictures, Problem, Selection, reproduce
+from gedikit.paper.reproduce.tasks import (
+    MNIST,
+    MNIST_SMALL,
+    Classify,
+    Page,
+    Pictures,
+    Problem,
+    Selection,
+    reproduce,
+)
 from gedikit.symbolic import Constraint, Examples, Known, Rows
 
 _TRAIN, _TEST = 10_000, 1000  # formulas; fewer to train on where there are not images enough
