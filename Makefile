@@ -40,11 +40,14 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# three workers on two cores: many tests wait for processes; who has nothing left takes from the others
+WORKERS ?= -n 3 --dist worksteal
+
 test: lint
-	$(BIN)/python -m pytest -n 2 --doctest-modules src tests
+	$(BIN)/python -m pytest $(WORKERS) --doctest-modules src tests
 
 coverage: venv
-	$(BIN)/python -m pytest -n 2 --cov=gedikit --cov-report=term:skip-covered tests
+	$(BIN)/python -m pytest $(WORKERS) --cov=gedikit --cov-report=term:skip-covered tests
 
 # the oldest dependencies that pyproject.toml allows, and tests that reach most of them
 OLDEST := .venv-oldest

@@ -49,9 +49,9 @@ def test_long_addition_agrees_with_the_list_of_its_sums():
 
 
 def test_three_digit_addition_compiles_to_a_small_circuit_that_counts_every_sum():
-    began = time.perf_counter()
+    began = time.process_time()
     constraint = carried(3)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     assert constraint.body.circuit.n_products < 500
     ones = [torch.zeros(1, 10, dtype=torch.float64)] * 10
     assert constraint.log_probability(ones).exp().item() == pytest.approx(10**6)
@@ -61,9 +61,9 @@ def test_a_batch_of_three_digit_additions_takes_milliseconds():
     constraint, log_p = carried(3), [x.float() for x in draw((10,) * 10, (256,))]
     times = []
     for _ in range(10):
-        began = time.perf_counter()
+        began = time.process_time()
         constraint.log_probability(log_p)
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     assert min(times) < 0.02
 
 

@@ -146,7 +146,7 @@ def test_all_columns_from_start_to_page(tmp_path):
 @pytest.mark.usefixtures("small_digits_as_mnist")
 def test_longer_numbers_from_start_to_result():
     pytest.importorskip("problog")
-    (result,) = AdditionFit("both", 100, 0, small=True, iterations=3, sums=Sums(2)).run("cpu", Callback())
+    (result,) = AdditionFit("both", 100, 0, small=True, iterations=1, sums=Sums(2)).run("cpu", Callback())
     assert result.failure is None and sum(map(sum, result.confusion)) == 1797
     for example in result.explained:
         assert len(example.pixels) == 7
