@@ -8,10 +8,10 @@ from io import StringIO
 
 import psutil
 import pytest
-from forked import gedikit
 from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
 
+from forked import gedikit
 from gedikit.config import Execution
 from gedikit.data.toy import moons
 from gedikit.methods import methods
