@@ -7,6 +7,7 @@ the way are tensors, everything else is JSON: nothing is unpickled.
 import json
 import os
 import platform
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _GRACE = 5.0  # seconds in which those who are left say so
 _HEARTBEAT, _LOOK = 2.0, 0.02  # seconds between two signs of life, and between two looks for an answer
 _TOLD = 1.0  # seconds that others leave the first to say what went wrong: torchrun ends all when one ends
+_ENDED = 30.0  # seconds that they wait for that where the same torchrun has started the first
 
 T = TypeVar("T")
 
@@ -111,12 +113,20 @@ def launched() -> Iterator[None]:
         with meeting(TIMEOUT):
             yield
     except GediError as error:
-        _part()
         if dist.get_rank() == 0:
+            _part()
             raise
-        time.sleep(_TOLD)
+        _may_be_ended()
+        _part()
+        time.sleep(_ENDED if os.environ.get("GROUP_RANK") == "0" else _TOLD)
         raise SpokenFor(error) from error
     dist.destroy_process_group()  # where something failed the others may not be there to agree on it
+
+
+def _may_be_ended() -> None:
+    """Who is told to end after a failure of another has not failed itself: torchrun then lists the other alone."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 
 def _part() -> None:

@@ -22,6 +22,9 @@ from forked import Done, failed, gedikit, start
 from gedikit.data.toy import moons
 from gedikit.storage import read_tensors
 
+if dist.is_available():
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was built without gloo")
 Ranks = list[Done]
 
@@ -171,11 +174,23 @@ def test_a_signal_to_one_process_stops_all_after_a_checkpoint(data, group, tmp_p
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_process_that_cannot_see_the_data_is_named(data, group, tmp_path, culprit):
     own = [asked(data.with_name("nothing.npy") if rank == culprit else data, tmp_path / "run") for rank in (0, 1)]
-    ranks = group.run(*own)
+    notes = {rank: str(tmp_path / f"{rank}.json") for rank in (0, 1)}
+    ranks = group.run(*own, TORCHELASTIC_ERROR_FILE=notes)
     failed(ranks[0], 2, "nothing.npy", *(["process 1 (pid "] if culprit else []))
     assert ranks[1].returncode == 2
     silent(ranks)
     assert not (tmp_path / "run").exists()
+    for rank, path in notes.items():  # torchrun on each machine repeats it
+        summary = str(ChildFailedError("", {rank: ProcessFailure(rank, 1, 2, path)}))
+        assert re.search(r"traceback : (error: )?(process 1.*: )?there is no file .*nothing.npy", summary)
+
+
+def test_who_is_told_to_end_after_a_failure_of_another_is_no_failure(data, group, tmp_path):
+    words = asked(data.with_name("nothing.npy"), tmp_path / "run")
+    first, second = group.begin(words, words, GROUP_RANK=dict.fromkeys((0, 1), "0"))
+    first.join(60)
+    os.kill(second.pid, signal.SIGTERM)  # as torchrun does
+    assert [done.returncode for done in group.done()] == [2, 0]
 
 
 def test_other_data_on_one_process_is_refused(data, group, tmp_path):
