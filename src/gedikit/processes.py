@@ -4,6 +4,7 @@ All is of the default group of `torch.distributed`; with one process every funct
 the way are tensors, everything else is JSON: nothing is unpickled.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
 from typing import Any, TypeVar, cast
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -56,6 +58,7 @@ class _Meeting:
     alone: bool = False
     traffic: Traffic | None = None
     number: int = 0  # what went wrong in an earlier one is over
+    failures: int = 0  # after which processes were started again
 
 
 _meeting = _Meeting()
@@ -146,12 +149,34 @@ def _meet(backend: str) -> None:
 
     wait = timedelta(seconds=TIMEOUT)
     store, number, world = next(rendezvous("env://", timeout=wait))
-    store = PrefixStore(f"gedikit/attempt-{_attempt()}", store)
+    name, failures = _agreed(store, number, world, _failures_here())
+    _meeting.failures = max(failures)
+    store = PrefixStore(name, store)
     dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=wait)
 
 
-def _attempt() -> int:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+def _agreed(store: Any, number: int, world: int, failures: int) -> tuple[str, list[int]]:
+    """A name that only the processes of this attempt have for it, and how many failures each torchrun has counted.
+
+    These numbers differ: each counts those of its own machine. So every process brings a name, the first lists
+    those that it finds, and the list holds once all in it have said that they are there.
+    """
+    mine, until = f"{failures}:{uuid4().hex}", time.monotonic() + TIMEOUT
+    store.set(f"gedikit/here/{number}", mine)
+    while time.monotonic() < until:
+        if number == 0:
+            names = [store.get(f"gedikit/here/{other}").decode() for other in range(world)]
+            store.set("gedikit/all", " ".join(names))
+        listed = store.get("gedikit/all").decode()
+        if listed.split()[number : number + 1] == [mine]:
+            about = f"gedikit/attempt-{hashlib.sha256(listed.encode()).hexdigest()}"
+            store.set(f"{about}/seen/{number}", "")
+            if number == 0 and store.check([f"{about}/seen/{other}" for other in range(world)]):
+                store.set(f"{about}/all", "")
+            if store.check([f"{about}/all"]):
+                return about, [int(name.split(":")[0]) for name in listed.split()]
+        time.sleep(_LOOK)
+    raise RuntimeError(f"no answer for {TIMEOUT:g} s")
 
 
 @contextmanager
@@ -175,8 +200,12 @@ def meeting(timeout: float) -> Iterator[Traffic]:
 
 
 def restarted() -> bool:
-    """Whether torchrun has started these processes again after a failure."""
-    return _attempt() > 0
+    """Whether a torchrun has started these processes again after a failure."""
+    return max(_failures_here(), _meeting.failures) > 0
+
+
+def _failures_here() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 # sums and rows of all, with and without a gradient

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from test_faults import LENGTH, STOP, Whole, asked
 
 from forked import Done, failed, gedikit, start
 from gedikit.data.toy import moons
+from gedikit.processes import _agreed
 from gedikit.storage import read_tensors
 
 if dist.is_available():
@@ -101,6 +103,22 @@ def test_a_killed_process_is_started_again(data, tmp_path, promise):
         Whole(data, whole, 0.0).equals(cut)
 
 
+def test_what_an_earlier_attempt_has_left_is_not_met():
+    """Three processes that agree twice in one store, where one of the first attempt was killed before it could."""
+    store, agreed = dist.HashStore(), []
+    store.set("gedikit/here/2", "killed")
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(2):
+            early = [pool.submit(_agreed, store, rank, 3, rank) for rank in (0, 1)]
+            while store.get("gedikit/all").split()[2] != store.get("gedikit/here/2"):
+                time.sleep(0.01)
+            assert not any(one.done() for one in early)
+            agreed.append([one.result() for one in [*early, pool.submit(_agreed, store, 2, 3, 5)]])
+    (first, second) = [{name for name, _ in said} for said in agreed]
+    assert (len(first), len(second), len(first | second)) == (1, 1, 2)
+    assert [failures for said in agreed for _, failures in said] == [[0, 1, 5]] * 6
+
+
 def test_a_process_that_hangs_is_named(data, group, tmp_path, promise):
     """A process that hangs: after a time the others name it and end"""
     words = asked(data, tmp_path / "run", execution__timeout=3)
@@ -159,7 +177,7 @@ def measured(run: Path) -> list[dict[str, float]]:
 def test_a_signal_to_one_process_stops_all_after_a_checkpoint(data, group, tmp_path):
     out = tmp_path / "run"
     words = asked(data, out, length=100_000)
-    _, second = group.begin(words, words)
+    _, second = group.begin(words, words, TORCHELASTIC_RESTART_COUNT={1: "1"})  # a torchrun that failed alone
     while not list((out / "checkpoints").glob("step-*")):
         assert second.is_alive()
         time.sleep(0.01)
