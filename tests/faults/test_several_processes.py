@@ -219,6 +219,12 @@ def test_other_data_on_one_process_is_refused(data, group, tmp_path):
     silent(ranks)
 
 
+def test_other_commands_are_refused(data, group, tmp_path):
+    ranks = group.run(asked(data, tmp_path / "run"), ("fit", "--resume", "--out", tmp_path / "run"))
+    failed(ranks[0], 2, "process 1 (pid ", "has command fit --resume and process 0 has fit: all processes need the")
+    silent(ranks)
+
+
 def test_other_versions_are_refused(data, group, tmp_path):
     words = asked(data, tmp_path / "run")
     ranks = group.run(words, words, FAULT={1: "version:9.9"})
