@@ -4,9 +4,11 @@ All is of the default group of `torch.distributed`; with one process every funct
 the way are tensors, everything else is JSON: nothing is unpickled.
 """
 
+import hashlib
 import json
 import os
 import platform
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
 from typing import Any, TypeVar, cast
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -31,6 +34,7 @@ _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _GRACE = 5.0  # seconds in which those who are left say so
 _HEARTBEAT, _LOOK = 2.0, 0.02  # seconds between two signs of life, and between two looks for an answer
 _TOLD = 1.0  # seconds that others leave the first to say what went wrong: torchrun ends all when one ends
+_ENDED = 30.0  # seconds that they wait for that where the same torchrun has started the first
 
 T = TypeVar("T")
 
@@ -54,6 +58,7 @@ class _Meeting:
     alone: bool = False
     traffic: Traffic | None = None
     number: int = 0  # what went wrong in an earlier one is over
+    failures: int = 0  # after which processes were started again
 
 
 _meeting = _Meeting()
@@ -111,12 +116,20 @@ def launched() -> Iterator[None]:
         with meeting(TIMEOUT):
             yield
     except GediError as error:
-        _part()
         if dist.get_rank() == 0:
+            _part()
             raise
-        time.sleep(_TOLD)
+        _may_be_ended()
+        _part()
+        time.sleep(_ENDED if os.environ.get("GROUP_RANK") == "0" else _TOLD)
         raise SpokenFor(error) from error
     dist.destroy_process_group()  # where something failed the others may not be there to agree on it
+
+
+def _may_be_ended() -> None:
+    """Who is told to end after a failure of another has not failed itself: torchrun then lists the other alone."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 
 def _part() -> None:
@@ -136,12 +149,34 @@ def _meet(backend: str) -> None:
 
     wait = timedelta(seconds=TIMEOUT)
     store, number, world = next(rendezvous("env://", timeout=wait))
-    store = PrefixStore(f"gedikit/attempt-{_attempt()}", store)
+    name, failures = _agreed(store, number, world, _failures_here())
+    _meeting.failures = max(failures)
+    store = PrefixStore(name, store)
     dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=wait)
 
 
-def _attempt() -> int:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+def _agreed(store: Any, number: int, world: int, failures: int) -> tuple[str, list[int]]:
+    """A name that only the processes of this attempt have for it, and how many failures each torchrun has counted.
+
+    These numbers differ: each counts those of its own machine. So every process brings a name, the first lists
+    those that it finds, and the list holds once all in it have said that they are there.
+    """
+    mine, until = f"{failures}:{uuid4().hex}", time.monotonic() + TIMEOUT
+    store.set(f"gedikit/here/{number}", mine)
+    while time.monotonic() < until:
+        if number == 0:
+            names = [store.get(f"gedikit/here/{other}").decode() for other in range(world)]
+            store.set("gedikit/all", " ".join(names))
+        listed = store.get("gedikit/all").decode()
+        if listed.split()[number : number + 1] == [mine]:
+            about = f"gedikit/attempt-{hashlib.sha256(listed.encode()).hexdigest()}"
+            store.set(f"{about}/seen/{number}", "")
+            if number == 0 and store.check([f"{about}/seen/{other}" for other in range(world)]):
+                store.set(f"{about}/all", "")
+            if store.check([f"{about}/all"]):
+                return about, [int(name.split(":")[0]) for name in listed.split()]
+        time.sleep(_LOOK)
+    raise RuntimeError(f"no answer for {TIMEOUT:g} s")
 
 
 @contextmanager
@@ -165,8 +200,12 @@ def meeting(timeout: float) -> Iterator[Traffic]:
 
 
 def restarted() -> bool:
-    """Whether torchrun has started these processes again after a failure."""
-    return _attempt() > 0
+    """Whether a torchrun has started these processes again after a failure."""
+    return max(_failures_here(), _meeting.failures) > 0
+
+
+def _failures_here() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 # sums and rows of all, with and without a gradient

@@ -353,7 +353,9 @@ class StopOnSignal(Callback):
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.signal is not None:
-            raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return  # a scheduler tells torchrun and its processes, and torchrun tells them again
         self.signal = number
         if self.view is not None:
             self.view.interrupt()

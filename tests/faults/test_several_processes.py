@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,7 +21,11 @@ from test_faults import LENGTH, STOP, Whole, asked
 
 from forked import Done, failed, gedikit, start
 from gedikit.data.toy import moons
+from gedikit.processes import _agreed
 from gedikit.storage import read_tensors
+
+if dist.is_available():
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was built without gloo")
 Ranks = list[Done]
@@ -98,6 +103,22 @@ def test_a_killed_process_is_started_again(data, tmp_path, promise):
         Whole(data, whole, 0.0).equals(cut)
 
 
+def test_what_an_earlier_attempt_has_left_is_not_met():
+    """Three processes that agree twice in one store, where one of the first attempt was killed before it could."""
+    store, agreed = dist.HashStore(), []
+    store.set("gedikit/here/2", "killed")
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(2):
+            early = [pool.submit(_agreed, store, rank, 3, rank) for rank in (0, 1)]
+            while store.get("gedikit/all").split()[2] != store.get("gedikit/here/2"):
+                time.sleep(0.01)
+            assert not any(one.done() for one in early)
+            agreed.append([one.result() for one in [*early, pool.submit(_agreed, store, 2, 3, 5)]])
+    (first, second) = [{name for name, _ in said} for said in agreed]
+    assert (len(first), len(second), len(first | second)) == (1, 1, 2)
+    assert [failures for said in agreed for _, failures in said] == [[0, 1, 5]] * 6
+
+
 def test_a_process_that_hangs_is_named(data, group, tmp_path, promise):
     """A process that hangs: after a time the others name it and end"""
     words = asked(data, tmp_path / "run", execution__timeout=3)
@@ -156,7 +177,7 @@ def measured(run: Path) -> list[dict[str, float]]:
 def test_a_signal_to_one_process_stops_all_after_a_checkpoint(data, group, tmp_path):
     out = tmp_path / "run"
     words = asked(data, out, length=100_000)
-    _, second = group.begin(words, words)
+    _, second = group.begin(words, words, TORCHELASTIC_RESTART_COUNT={1: "1"})  # a torchrun that failed alone
     while not list((out / "checkpoints").glob("step-*")):
         assert second.is_alive()
         time.sleep(0.01)
@@ -171,11 +192,23 @@ def test_a_signal_to_one_process_stops_all_after_a_checkpoint(data, group, tmp_p
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_process_that_cannot_see_the_data_is_named(data, group, tmp_path, culprit):
     own = [asked(data.with_name("nothing.npy") if rank == culprit else data, tmp_path / "run") for rank in (0, 1)]
-    ranks = group.run(*own)
+    notes = {rank: str(tmp_path / f"{rank}.json") for rank in (0, 1)}
+    ranks = group.run(*own, TORCHELASTIC_ERROR_FILE=notes)
     failed(ranks[0], 2, "nothing.npy", *(["process 1 (pid "] if culprit else []))
     assert ranks[1].returncode == 2
     silent(ranks)
     assert not (tmp_path / "run").exists()
+    for rank, path in notes.items():  # torchrun on each machine repeats it
+        summary = str(ChildFailedError("", {rank: ProcessFailure(rank, 1, 2, path)}))
+        assert re.search(r"traceback : (error: )?(process 1.*: )?there is no file .*nothing.npy", summary)
+
+
+def test_who_is_told_to_end_after_a_failure_of_another_is_no_failure(data, group, tmp_path):
+    words = asked(data.with_name("nothing.npy"), tmp_path / "run")
+    first, second = group.begin(words, words, GROUP_RANK=dict.fromkeys((0, 1), "0"))
+    first.join(60)
+    os.kill(second.pid, signal.SIGTERM)  # as torchrun does
+    assert [done.returncode for done in group.done()] == [2, 0]
 
 
 def test_other_data_on_one_process_is_refused(data, group, tmp_path):
@@ -183,6 +216,12 @@ def test_other_data_on_one_process_is_refused(data, group, tmp_path):
     np.save(other, moons(100, 1)[0])
     ranks = group.run(asked(data, tmp_path / "run"), asked(other, tmp_path / "run"))
     failed(ranks[0], 2, "process 1 (pid ", "has data of 100 rows × 2 columns with digest", "process 0 has 100 rows")
+    silent(ranks)
+
+
+def test_other_commands_are_refused(data, group, tmp_path):
+    ranks = group.run(asked(data, tmp_path / "run"), ("fit", "--resume", "--out", tmp_path / "run"))
+    failed(ranks[0], 2, "process 1 (pid ", "has command fit --resume and process 0 has fit: all processes need the")
     silent(ranks)
 
 

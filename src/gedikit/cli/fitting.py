@@ -56,7 +56,7 @@ from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check_prior, plan, split_execution
-from gedikit.processes import each, first_says, is_first, launched, n_processes, restarted
+from gedikit.processes import check_alike, each, first_says, is_first, launched, n_processes, restarted
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder, StopOnSignal
@@ -140,6 +140,9 @@ def fit(
 def _fit(
     data: str | None, request: FitRequest, out: Path | None, resume: bool, evaluate_every: int
 ) -> "tuple[Run, RunConfig, Done | None]":
+    check_alike(
+        {"command": "fit --resume" if resume else "fit"}
+    )  # one that a scheduler has started again may differ
     if resume:
         run, config, dataset = _resumed(data, out, request)
         with _written_by_first(run) as lock:

@@ -1,9 +1,13 @@
 """Entry point: every failure becomes one sentence and an exit code, never a traceback."""
 
+import json
 import os
 import sys
+import time
 import warnings
+from contextlib import suppress
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -53,6 +57,7 @@ def run(arguments: list[str]) -> int:
 def _told(error: GediError) -> int:
     """Say what went wrong and choose the exit code."""
     if isinstance(error, SpokenFor):
+        _leave_for_torchrun(str(error))
         return _code(error.error)
     before = "" if isinstance(error, Interrupted | Unhealthy) else "error: "
     return _say(f"{'diverged: ' if isinstance(error, DivergenceError) else before}{error}", _code(error))
@@ -124,4 +129,14 @@ def _show_warning(
 def _say(text: str, code: int) -> int:
     if sys.stderr is not None:
         print(f"gedikit: {printable(text)}", file=sys.stderr)
+    if code:
+        _leave_for_torchrun(text)
     return code
+
+
+def _leave_for_torchrun(text: str) -> None:
+    """torchrun repeats in its summary, on the machine of the process, what this file says."""
+    if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        about = {"message": printable(text), "extraInfo": {"timestamp": str(int(time.time()))}}
+        with suppress(OSError):
+            Path(path).write_text(json.dumps({"message": about}))
