@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -24,6 +26,7 @@ from gedikit.storage import read_tensors
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was built without gloo")
 Ranks = list[Done]
+OF_THREE = {"optimiser__batch_size": 30, "sampler__samples": 30}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,9 @@ class Group:
     def __init__(self, folder: Path):
         self.folder, self.processes = folder, []
 
-    def begin(self, *commands: tuple[object, ...], **env: dict[int, str]) -> list[BaseProcess]:
+    def begin(
+        self, *commands: tuple[object, ...], cwd: dict[int, Path] | None = None, **env: dict[int, str]
+    ) -> list[BaseProcess]:
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
@@ -50,11 +55,12 @@ class Group:
             output = self.folder / f"output-{rank}"
             output.mkdir(exist_ok=True)
             own = {name: by_rank[rank] for name, by_rank in env.items() if rank in by_rank}
-            self.processes.append(start(words, output, env={**where, "RANK": str(rank), **own}))
+            place = (cwd or {}).get(rank)
+            self.processes.append(start(words, output, place, env={**where, "RANK": str(rank), **own}))
         return self.processes
 
-    def run(self, *commands: tuple[object, ...], **env: dict[int, str]) -> Ranks:
-        self.begin(*commands, **env)
+    def run(self, *commands: tuple[object, ...], **options: Any) -> Ranks:
+        self.begin(*commands, **options)
         return self.done()
 
     def done(self) -> Ranks:
@@ -113,11 +119,29 @@ def test_a_process_that_hangs_is_named(data, group, tmp_path, promise):
         failed(first, 1, f"process 1 (pid {second.pid} on ", "is missing (no answer for 3 s: it hangs)")
 
 
-def test_a_process_that_fails_is_named(data, group, tmp_path):
-    words = asked(data, tmp_path / "run")
-    first, second = group.run(words, words, FAULT={1: f"error:{STOP}"})
-    failed(first, 1, "process 1 (pid ", "failed: a bug of one process (ZeroDivisionError)")
-    assert second.returncode == 1
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_process_that_fails_is_named(data, group, tmp_path, culprit):
+    """The first one says so, once."""
+    words = asked(data, tmp_path / "run", **OF_THREE)
+    ranks = group.run(words, words, words, FAULT={culprit: f"error:{STOP}"})
+    assert [done.returncode for done in ranks] == [1] * 3
+    assert "a bug of one process (ZeroDivisionError" in ranks[0].stderr.splitlines()[-1]
+    assert ("process 1 (pid " in ranks[0].stderr) == (culprit == 1)
+    assert ranks[0].stderr.count("gedikit: ") == 1
+    silent(ranks)
+
+
+def test_where_the_first_process_is_killed_the_next_one_speaks(data, group, tmp_path):
+    words = asked(data, tmp_path / "run", **OF_THREE)
+    first, *_ = group.begin(words, words, words, STOP={0: str(STOP)})
+    while psutil.Process(first.pid).status() != psutil.STATUS_STOPPED:
+        assert first.is_alive()
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    _, second, third = group.done()
+    failed(second, 1, "process 0 (pid ")
+    assert third.returncode == 1
+    assert "gedikit: " not in third.stderr  # torch may say that the store is gone, which the first process had
 
 
 def test_checkpoints_are_for_any_number_of_processes(data, group, tmp_path, promise):
@@ -168,22 +192,57 @@ def test_a_signal_to_one_process_stops_all_after_a_checkpoint(data, group, tmp_p
     silent([first, other])
 
 
+@pytest.fixture
+def folders(tmp_path) -> dict[int, Path]:
+    """One for each of two processes to work in, so that one name stands for two files."""
+    made = {rank: tmp_path / f"machine-{rank}" for rank in (0, 1)}
+    for folder in made.values():
+        folder.mkdir()
+    return made
+
+
 @pytest.mark.parametrize("culprit", [0, 1])
-def test_a_process_that_cannot_see_the_data_is_named(data, group, tmp_path, culprit):
-    own = [asked(data.with_name("nothing.npy") if rank == culprit else data, tmp_path / "run") for rank in (0, 1)]
-    ranks = group.run(*own)
-    failed(ranks[0], 2, "nothing.npy", *(["process 1 (pid "] if culprit else []))
+def test_a_process_that_cannot_see_the_data_is_named(data, group, tmp_path, folders, culprit):
+    shutil.copy(data, folders[1 - culprit] / "rows.npy")
+    words = asked(Path("rows.npy"), tmp_path / "run")
+    ranks = group.run(words, words, cwd=folders)
+    failed(ranks[0], 2, "there is no file rows.npy", *(["process 1 (pid "] if culprit else []))
     assert ranks[1].returncode == 2
     silent(ranks)
     assert not (tmp_path / "run").exists()
 
 
-def test_other_data_on_one_process_is_refused(data, group, tmp_path):
-    other = tmp_path / "other.npy"
-    np.save(other, moons(100, 1)[0])
-    ranks = group.run(asked(data, tmp_path / "run"), asked(other, tmp_path / "run"))
-    failed(ranks[0], 2, "process 1 (pid ", "has data of 100 rows × 2 columns with digest", "process 0 has 100 rows")
+def test_other_data_on_one_process_is_refused(group, tmp_path, folders):
+    for rank, folder in folders.items():
+        np.save(folder / "rows.npy", moons(100, rank)[0])
+    words = asked(Path("rows.npy"), tmp_path / "run")
+    ranks = group.run(words, words, cwd=folders)
+    has = "data of 100 rows × 2 columns with digest"
+    failed(ranks[0], 2, "process 1 (pid ", f"has {has}", f"process 0 has {has}", "all processes need the same")
     silent(ranks)
+
+
+OTHERWISE = {
+    "--seed": (("--seed", 1), "--seed 1", "no --seed"),
+    "--resume": (("--resume",), "--resume", "no --resume"),
+    "--set": (("--set", "optimiser.momentum=2"), "--set optimiser.momentum=2", "no --set optimiser.momentum"),
+    "data": ((), "DATA other.npy", "DATA {data}"),
+    "command": ((), "the command predict", "the command fit"),
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_processes_that_are_asked_for_something_else_are_named(data, group, tmp_path, promise, what):
+    """Processes started with different options: the first names which one and both values, nothing is read"""
+    words = asked(data, tmp_path / "run")
+    more, theirs, needed = OTHERWISE[what]
+    other = {"data": ("fit", "other.npy", *words[2:]), "command": ("predict", "run", data, "-o", "x.csv")}
+    with promise.trial():
+        ranks = group.run(words, other.get(what, (*words, *more)))
+        failed(ranks[0], 2, "process 1 (pid ", f") has {theirs} and process 0 has {needed.format(data=data)}: all")
+        assert ranks[1].returncode == 2
+        silent(ranks)
+        assert not (tmp_path / "run").exists()
 
 
 def test_other_versions_are_refused(data, group, tmp_path):

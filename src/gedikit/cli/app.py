@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
-from gedikit.cli.request import BadShards, FitRequest, Imports, LabelsFrom, RunImports, SpreadsheetSafe, asking_for
+from gedikit.cli.request import (
+    BadShards,
+    FitRequest,
+    Imports,
+    LabelsFrom,
+    RunImports,
+    SpreadsheetSafe,
+    as_typed,
+    asking_for,
+)
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
 
@@ -84,6 +93,7 @@ def demo(
 @app.command()
 @asking_for(FitRequest)
 def fit(
+    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(help="A built-in data set, a file, a folder of pictures, shards; not needed with --resume."),
@@ -116,7 +126,14 @@ def fit(
 
     set_output(quiet, verbose, spreadsheet_safe)
     fitting.fit(
-        data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
+        data,
+        request,
+        out=out,
+        resume=resume,
+        evaluate_every=evaluate_every,
+        strict=strict,
+        as_json=as_json,
+        typed=as_typed(context),
     )
 
 
@@ -148,6 +165,7 @@ def settings(
 
 @app.command()
 def predict(
+    context: typer.Context,
     run: RunPath,
     data: Data,
     output: Annotated[
@@ -161,11 +179,13 @@ def predict(
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
     from gedikit.cli import inference
+    from gedikit.cli.together import together
     from gedikit.imports import import_as_asked
 
     set_output(quiet, False, spreadsheet_safe)
-    import_as_asked(imports)
-    inference.predict(run, data, output, device, bad_shards)
+    with together(as_typed(context)):
+        import_as_asked(imports)
+        inference.predict(run, data, output, device, bad_shards)
 
 
 @app.command()

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from gedikit.cli.loading import (
 )
 from gedikit.cli.output import console, detail
 from gedikit.cli.request import FitRequest
+from gedikit.cli.together import together
 from gedikit.components import merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
@@ -56,7 +56,7 @@ from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check_prior, plan, split_execution
-from gedikit.processes import each, first_says, is_first, launched, n_processes, restarted
+from gedikit.processes import each, first_says, is_first, n_processes, restarted
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder, StopOnSignal
@@ -121,12 +121,10 @@ def fit(
     evaluate_every: int = 10,
     strict: bool = False,
     as_json: bool = False,
+    typed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     began = time.monotonic()
-    with launched():
-        if not is_first():
-            console.quiet = True
-            warnings.simplefilter("ignore")
+    with together(typed):
         run, config, done = _fit(data, request, out, resume, evaluate_every)
     if done is None:
         return  # another process writes and speaks

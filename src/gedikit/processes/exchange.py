@@ -4,7 +4,7 @@ Numbers on the way are tensors, everything else is JSON: nothing is unpickled.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -224,14 +224,13 @@ def _from_first(x: Tensor) -> None:
             dist.broadcast(x, 0, group=group_of(x))
 
 
-def check_alike(about: dict[str, str]) -> None:
-    """Refuse processes that are about to compute something else than the first one."""
-    said = exchanged(about)
-    for number, other in enumerate(said):
-        different = [name for name, value in said[0].items() if other.get(name) != value]
-        if different:
-            name = different[0]
-            raise UsageError(
-                f"{name_of(number)} has {name} {other.get(name)} and process 0 has {said[0][name]}: "
-                "all processes need the same"
-            )
+def check_alike(about: Mapping[str, str]) -> None:
+    """Refuse processes that are about to do something else than the first one: what each has, by subject."""
+    first, *others = exchanged(dict(about))
+    for number, other in enumerate(others, 1):
+        for subject in {**first, **other}:
+            own, needed = (said.get(subject, f"no {subject}") for said in (other, first))
+            if own != needed:
+                raise UsageError(
+                    f"{name_of(number)} has {own} and process 0 has {needed}: all processes need the same"
+                )

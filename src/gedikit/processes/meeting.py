@@ -2,8 +2,9 @@
 
 import os
 import platform
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import count
@@ -11,13 +12,13 @@ from itertools import count
 import torch
 import torch.distributed as dist
 
-from gedikit.errors import GediError, ProcessError, SpokenFor
+from gedikit.errors import ProcessError, SpokenFor
 from gedikit.processes.exchange import exchanged
 from gedikit.processes.group import TIMEOUT, Traffic, common_store, current, n_processes
-from gedikit.processes.watching import LOOK, answering, first_line, key_of_leaving, reporting
+from gedikit.processes.watching import LOOK, answering, first_line, reporting
 
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_TOLD = 1.0  # seconds that others leave the first to say what went wrong: torchrun ends all when one ends
+_KNOWN, _SPOKEN = 10.0, 1.0  # seconds for the first to know what went wrong, and to say it
 _meetings = count(1)
 
 
@@ -44,23 +45,45 @@ def launched() -> Iterator[None]:
     try:
         with meeting(TIMEOUT):
             yield
-    except GediError as error:
-        _part()
-        if dist.get_rank() == 0:
+    except (Exception, KeyboardInterrupt) as error:
+        if _is_to_speak(error):
             raise
-        time.sleep(_TOLD)
         raise SpokenFor(error) from error
     dist.destroy_process_group()  # where something failed the others may not be there to agree on it
 
 
-def _part() -> None:
-    """Leave once all others know: what they have to read may be in the memory of this process."""
-    with suppress(RuntimeError):
-        store, until = common_store(), time.monotonic() + _TOLD
-        store.set(key_of_leaving(dist.get_rank()), "")
-        everyone = [key_of_leaving(number) for number in range(dist.get_world_size())]
-        while dist.get_rank() == 0 and not store.check(everyone) and time.monotonic() < until:
+def _is_to_speak(error: BaseException) -> bool:
+    """Whether to tell what went wrong: as the first process that is left, or because that one does not know of it.
+
+    That one may hold in its memory what others have to read: it stays until all know. They leave it the time to
+    speak, as torchrun ends all processes when one ends.
+    """
+    own, gone = dist.get_rank(), error.missing if isinstance(error, ProcessError) else set()
+    knows = {number: f"gedikit/knows/{number}" for number in range(dist.get_world_size()) if number not in gone}
+    first = min(knows)
+    with suppress(RuntimeError):  # the store was of a process that is gone
+        store = common_store()
+        if own == first:
+            store.set(knows[own], "")
+            threading.Thread(target=_until, args=(lambda: store.check(list(knows.values())), _KNOWN)).start()
+        else:
+            told = _until(lambda: store.check([knows[first]]), _KNOWN)
+            store.set(knows[own], "")
+            if not told:
+                return not isinstance(error, ProcessError)
+            time.sleep(_SPOKEN)
+    return own == first
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Wait for something, though not for ever; whether it came."""
+    until = time.monotonic() + seconds
+    with suppress(RuntimeError):  # the store was of a process that is gone
+        while not holds():
+            if time.monotonic() > until:
+                return False
             time.sleep(LOOK)
+    return True
 
 
 def _meet(backend: str) -> None:
@@ -87,15 +110,25 @@ def meeting(timeout: float) -> Iterator[Traffic]:
         yield current.traffic
         return
     current.number = next(_meetings)
-    with reporting(current.number):
-        try:
+    try:
+        with reporting(current.number):
             with answering():
                 current.group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
             current.timeout = timeout
             current.names = tuple(exchanged(f"pid {os.getpid()} on {platform.node()}"))
             yield current.traffic
-        finally:
-            vars(current).update(before)
+    except BaseException:
+        _hang_up()
+        raise
+    finally:
+        vars(current).update(before)
+
+
+def _hang_up() -> None:
+    """Close the connections of a meeting that failed: who waits for this process is to know at once."""
+    if dist.is_initialized() and current.group is not None:
+        group, current.group = current.group, None
+        dist.destroy_process_group(group)
 
 
 def restarted() -> bool:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gedikit import errors
-from gedikit.errors import GediError, ProcessError
+from gedikit.errors import GediError, Interrupted, ProcessError
 from gedikit.processes.group import common_store, current, name_of, rank
 
 LOOK = 0.02  # seconds between two looks for an answer
@@ -35,20 +35,19 @@ def answering(x: Tensor | None = None, times: int = 1) -> Iterator[None]:
         traffic.seconds += time.perf_counter() - began
 
 
-def missing(error: RuntimeError) -> ProcessError:
-    """Ask all who are left to say so: those who do not are the reason."""
+def missing(error: RuntimeError) -> GediError:
+    """Ask all who are left to say so: those who do not are the reason, unless one has left a note."""
     late = "imed out" in str(error) or "imeout" in str(error)
     try:
         store, own = common_store(), dist.get_rank()
-        store.set(key_of_leaving(own), "")
+        store.set(_key_of_leaving(own), "")
         others = {number for number in range(dist.get_world_size()) if number != own}
         until = time.monotonic() + _GRACE
         while others and time.monotonic() < until:
-            failed = [n for n in others if store.check([key_of_failure(n, current.number)])]
+            failed = [n for n in others if store.check([_key_of_failure(n, current.number)])]
             if failed:
-                said = json.loads(store.get(key_of_failure(failed[0], current.number)))
-                return ProcessError(f"{name_of(failed[0])} failed: {said[1]}")
-            others -= {n for n in others if store.check([key_of_leaving(n)])}
+                return error_of(json.loads(store.get(_key_of_failure(failed[0], current.number))), failed[0])
+            others -= {n for n in others if store.check([_key_of_leaving(n)])}
             time.sleep(LOOK)
     except RuntimeError:  # the store was of a process that is gone
         others = {0}
@@ -56,14 +55,15 @@ def missing(error: RuntimeError) -> ProcessError:
         return ProcessError(f"the processes lost each other: {first_line(error)}")
     names = " and ".join(name_of(number) for number in sorted(others))
     why = f"no answer for {current.timeout:g} s: it hangs" if late else "it was killed or has lost its connection"
-    return ProcessError(f"{names} {'are' if len(others) > 1 else 'is'} missing ({why}); all processes end here")
+    are = "are" if len(others) > 1 else "is"
+    return ProcessError(f"{names} {are} missing ({why}); all processes end here", missing=others)
 
 
-def key_of_leaving(number: int) -> str:
+def _key_of_leaving(number: int) -> str:
     return f"gedikit/left/{current.number}/{number}"
 
 
-def key_of_failure(number: int, in_meeting: int) -> str:
+def _key_of_failure(number: int, in_meeting: int) -> str:
     return f"gedikit/failed/{in_meeting}/{number}"
 
 
@@ -74,10 +74,10 @@ def reporting(in_meeting: int) -> Iterator[None]:
         yield
     except ProcessError:
         raise
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if dist.is_initialized():
             with suppress(RuntimeError):  # nobody is there to read it
-                common_store().set(key_of_failure(dist.get_rank(), in_meeting), json.dumps(in_words(error)))
+                common_store().set(_key_of_failure(dist.get_rank(), in_meeting), json.dumps(in_words(error)))
         raise
 
 
@@ -107,7 +107,7 @@ def _heart_of(number: int, turn: int) -> str:
 def awaited(key: str, number: int, turn: int) -> str:
     """What a process leaves under a key, as long as it shows signs of life."""
     last, since = b"", time.monotonic()
-    failed, pulse = key_of_failure(number, current.number), _heart_of(number, turn)
+    failed, pulse = _key_of_failure(number, current.number), _heart_of(number, turn)
     try:
         store = common_store()
         while not store.check([key]):
@@ -118,15 +118,21 @@ def awaited(key: str, number: int, turn: int) -> str:
                 last, since = beat, time.monotonic()
             if time.monotonic() - since > current.timeout:
                 raise ProcessError(
-                    f"{name_of(number)} has not answered for {current.timeout:g} s; all processes end here"
+                    f"{name_of(number)} has not answered for {current.timeout:g} s; all processes end here",
+                    missing={number},
                 )
             time.sleep(LOOK)
         return cast(bytes, store.get(key)).decode()
     except RuntimeError as error:
-        raise ProcessError(f"process 0, which holds what is said, is gone: {first_line(error)}") from error
+        raise ProcessError(
+            f"{name_of(0)}, which holds what is said, is gone: {first_line(error)}", missing={0}
+        ) from error
 
 
-def in_words(error: Exception) -> list[str]:
+def in_words(error: BaseException) -> list[str]:
+    """What went wrong as a kind of error and a sentence, for others to raise."""
+    if isinstance(error, KeyboardInterrupt):
+        return [Interrupted.__name__, "interrupted"]
     text = str(error).strip() or type(error).__name__
     return [
         type(error).__name__,
