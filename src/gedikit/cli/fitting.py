@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gedikit.callbacks import Callback, ProgressLine
 from gedikit.cli import measuring
-from gedikit.cli.inference import write_predictions, write_report
+from gedikit.cli.inference import Predicted, write_predictions, write_report
 from gedikit.cli.loading import (
     check_labels_from,
     holds_pictures,
@@ -56,7 +56,7 @@ from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check_prior, plan, split_execution
-from gedikit.processes import each, first_says, is_first, n_processes, restarted
+from gedikit.processes import alone, each, first_says, is_first, n_processes, restarted
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder, StopOnSignal
@@ -454,7 +454,8 @@ def _train(
         model.save(run.model_path)
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.rows)
-        rows = write_predictions(fitted, _in_blocks(dataset, predictions), regular_or_new(run.labels_path))
+        with alone():
+            rows, _ = write_predictions(fitted, _in_blocks(dataset, predictions), regular_or_new(run.labels_path))
         of_shown = predictions if dataset.numbers is None else predictions.of(dataset.numbers)
         verdict = write_report(run, config, fitted, dataset, of_shown)
     run.forget_checkpoints()
@@ -468,13 +469,13 @@ def _train(
     return verdict, rows
 
 
-def _in_blocks(dataset: sources.Dataset, found: Predictions) -> Iterator[tuple[sources.Block, Predictions]]:
+def _in_blocks(dataset: sources.Dataset, found: Predictions) -> Iterator[list[Predicted]]:
     """What was found of all rows, so many at a time: as text they would take many times the memory."""
     names = dataset.all_names
     for start in range(0, len(found.labels), _WRITTEN):
         some = slice(start, start + _WRITTEN)
         ids = None if dataset.ids is None else dataset.ids.iloc[some]
-        yield sources.Block(np.empty((0, 0)), names[some], ids=ids), found.of(some)
+        yield [(sources.Block(np.empty((0, 0)), names[some], ids=ids), found.of(some))]
 
 
 def _compute(

@@ -4,6 +4,7 @@ All is of the default group of `torch.distributed`; with one process every funct
 """
 
 from gedikit.processes.exchange import (
+    WHOLE,
     Share,
     add_up,
     as_first,
@@ -17,12 +18,14 @@ from gedikit.processes.exchange import (
     gathered,
     over_processes,
     own_share,
+    to_first,
 )
 from gedikit.processes.group import TIMEOUT, Traffic, alone, is_first, n_processes, rank
 from gedikit.processes.meeting import launched, meeting, restarted
 
 __all__ = [
     "TIMEOUT",
+    "WHOLE",
     "Share",
     "Traffic",
     "add_up",
@@ -44,4 +47,5 @@ __all__ = [
     "own_share",
     "rank",
     "restarted",
+    "to_first",
 ]

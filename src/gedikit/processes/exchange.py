@@ -4,7 +4,7 @@ Numbers on the way are tensors, everything else is JSON: nothing is unpickled.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.errors import ProcessError, UsageError
-from gedikit.processes.group import alone, common_store, group_of, is_first, n_processes, name_of, rank
+from gedikit.processes.group import alone, common_store, current, group_of, is_first, n_processes, name_of, rank
 from gedikit.processes.watching import answering, awaited, error_of, heart, in_words
 
 T = TypeVar("T")
 _turns = count()
+_PIECE = 2**20  # bytes that are sent at a time
 
 
 # sums and rows of all, with and without a gradient
@@ -82,6 +83,10 @@ class Share:
         """How many of n things that can be divided evenly are here."""
         return n // self.count
 
+    def has(self, number: int) -> bool:
+        """Whether the thing with this number is here, where processes take things in turns."""
+        return number % self.count == self.rank
+
     def part(self, n: int) -> slice:
         """Which of n things are here; parts differ by one where they cannot be equal."""
         return slice(n * self.rank // self.count, n * (self.rank + 1) // self.count)
@@ -100,6 +105,9 @@ class Share:
         total = x.clone()
         add_up(total)
         return total / self.count
+
+
+WHOLE = Share()
 
 
 def own_share() -> Share:
@@ -126,6 +134,25 @@ def exchanged(value: Any) -> list[Any]:
     padded = torch.zeros(max(sizes), dtype=torch.uint8)
     padded[: len(said)] = said
     return [json.loads(part[:n].numpy().tobytes()) for part, n in zip(gathered(padded), sizes, strict=True)]
+
+
+def to_first(content: bytes) -> Iterator[bytes]:
+    """On the first process what each one has, in the order of their ranks and piece by piece; on others nothing."""
+    for number, size in enumerate(exchanged(len(content))):
+        for start in range(0, size, _PIECE):
+            own = memoryview(content)[start : start + _PIECE]
+            if number == 0:
+                if is_first():
+                    yield bytes(own)
+            elif number == rank():
+                sent = torch.frombuffer(bytearray(own), dtype=torch.uint8)
+                with answering(sent):
+                    dist.send(sent, 0, group=current.group)
+            elif is_first():
+                piece = torch.empty(min(_PIECE, size - start), dtype=torch.uint8)
+                with answering(piece):
+                    dist.recv(piece, number, group=current.group)
+                yield piece.numpy().tobytes()
 
 
 def each(act: Callable[[], T]) -> T:
