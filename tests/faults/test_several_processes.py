@@ -5,14 +5,10 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -20,12 +16,11 @@ import pytest
 import torch.distributed as dist
 from test_faults import LENGTH, STOP, Whole, asked
 
-from forked import Done, failed, gedikit, start
+from forked import Done, failed, gedikit, silent
 from gedikit.data.toy import moons
 from gedikit.storage import read_tensors
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was built without gloo")
-Ranks = list[Done]
 OF_THREE = {"optimiser__batch_size": 30, "sampler__samples": 30}
 
 
@@ -37,59 +32,12 @@ def data(tmp_path_factory) -> Path:
     return path
 
 
-class Group:
-    """Processes as torchrun would start them, without it: it takes half a minute to end one that is stopped."""
-
-    def __init__(self, folder: Path):
-        self.folder, self.processes = folder, []
-
-    def begin(
-        self, *commands: tuple[object, ...], cwd: dict[int, Path] | None = None, **env: dict[int, str]
-    ) -> list[BaseProcess]:
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            port = free.getsockname()[1]
-        where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": str(len(commands))}
-        self.processes = []
-        for rank, words in enumerate(commands):
-            output = self.folder / f"output-{rank}"
-            output.mkdir(exist_ok=True)
-            own = {name: by_rank[rank] for name, by_rank in env.items() if rank in by_rank}
-            place = (cwd or {}).get(rank)
-            self.processes.append(start(words, output, place, env={**where, "RANK": str(rank), **own}))
-        return self.processes
-
-    def run(self, *commands: tuple[object, ...], **options: Any) -> Ranks:
-        self.begin(*commands, **options)
-        return self.done()
-
-    def done(self) -> Ranks:
-        for process in self.processes:
-            process.join(60)
-        said = [(self.folder / f"output-{i}" / "stderr").read_text() for i in range(len(self.processes))]
-        return [Done(p.exitcode, "", text) for p, text in zip(self.processes, said, strict=True)]
-
-
-@pytest.fixture
-def group(tmp_path) -> Iterator[Group]:
-    made = Group(tmp_path)
-    yield made
-    for process in made.processes:
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-
-
 def torchrun(*words: object, restarts: int = 0, **env: str) -> Done:
     launch = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m", "gedikit"]
     command = [sys.executable, "-m", "torch.distributed.run", *launch, *map(str, words)]
     around = {**os.environ, "OMP_NUM_THREADS": "1", **env}
     done = subprocess.run(command, env=around, capture_output=True, text=True)
     return Done(done.returncode, done.stdout, done.stderr)
-
-
-def silent(ranks: Ranks) -> None:
-    """All but the first have nothing to say."""
-    assert [done.stderr for done in ranks[1:]] == [""] * (len(ranks) - 1)
 
 
 def test_a_killed_process_is_started_again(data, tmp_path, promise):
@@ -190,15 +138,6 @@ def test_a_signal_to_one_process_stops_all_after_a_checkpoint(data, group, tmp_p
     at = int(re.search(r"stopped at iteration (\d+) of 100000; continue with", first.stderr)[1])
     assert (out / "checkpoints" / f"step-{at:09d}.safetensors").exists()
     silent([first, other])
-
-
-@pytest.fixture
-def folders(tmp_path) -> dict[int, Path]:
-    """One for each of two processes to work in, so that one name stands for two files."""
-    made = {rank: tmp_path / f"machine-{rank}" for rank in (0, 1)}
-    for folder in made.values():
-        folder.mkdir()
-    return made
 
 
 @pytest.mark.parametrize("culprit", [0, 1])
