@@ -199,6 +199,32 @@ def test_rows_that_cannot_be_divided_are_refused(data, group, tmp_path):
     silent(ranks)
 
 
+def test_a_command_for_one_process_is_refused_once(data, group):
+    ranks = group.run(*[("evaluate", "run", data)] * 2)
+    failed(ranks[0], 2, "gedikit evaluate runs on one process, and 2 were started: start it without torchrun")
+    assert ranks[1].returncode == 2
+    silent(ranks)
+
+
+@pytest.mark.parametrize("who", [(0, 1), (1,)])
+def test_ctrl_c_before_the_training_is_said_once(data, group, tmp_path, who):
+    """To all, as a terminal sends it, or to one."""
+    words = asked(data, tmp_path / "run")
+    waiting = {rank: tmp_path / f"waiting-{rank}" for rank in who}
+    group.begin(words, words, FAULT={rank: f"wait:{path}" for rank, path in waiting.items()})
+    for rank in who:
+        while not waiting[rank].exists():
+            assert group.processes[rank].is_alive()
+            time.sleep(0.01)
+    for rank in who:
+        os.kill(group.processes[rank].pid, signal.SIGINT)
+    ranks = group.done()
+    assert [done.returncode for done in ranks] == [130, 130]
+    assert ranks[0].stderr.count("gedikit: ") == ranks[0].stderr.count("interrupted\n") == 1
+    silent(ranks)
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_directory_of_a_run_is_that_of_the_first_process(data, group, tmp_path):
     """What the first process alone finds wrong ends all of them."""
     words = asked(data, tmp_path / "run")

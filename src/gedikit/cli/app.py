@@ -1,5 +1,6 @@
 """The commands."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,8 @@ from gedikit.cli.request import (
 )
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
+
+_BY_SEVERAL = ("fit", "predict")  # commands that processes of torchrun run together
 
 app = typer.Typer(
     name="gedikit",
@@ -66,7 +69,8 @@ def _show_version(wanted: bool) -> bool:
 
 @app.callback()
 def root(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
             "--version", help="Show the version and exit.", metavar="", callback=_show_version, is_eager=True
@@ -74,6 +78,10 @@ def root(
     ] = False,
 ) -> None:
     """Cluster data, flag outliers and generate new samples with one network trained without labels."""
+    if "WORLD_SIZE" in os.environ and context.invoked_subcommand not in _BY_SEVERAL:
+        from gedikit.processes import refuse_several
+
+        refuse_several(f"gedikit {context.invoked_subcommand}")
 
 
 @app.command()

@@ -21,7 +21,7 @@ from gedikit.processes.exchange import (
     to_first,
 )
 from gedikit.processes.group import TIMEOUT, Traffic, alone, is_first, n_processes, rank
-from gedikit.processes.meeting import launched, meeting, restarted
+from gedikit.processes.meeting import launched, meeting, refuse_several, restarted
 
 __all__ = [
     "TIMEOUT",
@@ -46,6 +46,7 @@ __all__ = [
     "over_processes",
     "own_share",
     "rank",
+    "refuse_several",
     "restarted",
     "to_first",
 ]

@@ -12,7 +12,7 @@ from itertools import count
 import torch
 import torch.distributed as dist
 
-from gedikit.errors import ProcessError, SpokenFor
+from gedikit.errors import ProcessError, SpokenFor, UsageError
 from gedikit.processes.exchange import exchanged
 from gedikit.processes.group import TIMEOUT, Traffic, common_store, current, n_processes
 from gedikit.processes.watching import LOOK, answering, first_line, reporting
@@ -25,11 +25,7 @@ _meetings = count(1)
 @contextmanager
 def launched() -> Iterator[None]:
     """Join the processes that torchrun has started, each with a GPU of its own where there are any."""
-    if (
-        not all(name in os.environ for name in _LAUNCHED)
-        or os.environ["WORLD_SIZE"] == "1"
-        or dist.is_initialized()
-    ):
+    if not _are_several() or dist.is_initialized():
         yield
         return
     on_gpu = torch.cuda.is_available()
@@ -50,6 +46,22 @@ def launched() -> Iterator[None]:
             raise
         raise SpokenFor(error) from error
     dist.destroy_process_group()  # where something failed the others may not be there to agree on it
+
+
+def refuse_several(what: str) -> None:
+    """End all processes that torchrun has started for what one does by itself."""
+    if not _are_several():
+        return
+    n = os.environ["WORLD_SIZE"]
+    error = UsageError(f"{what} runs on one process, and {n} were started: start it without torchrun")
+    if os.environ["RANK"] == "0":
+        raise error
+    time.sleep(_SPOKEN)
+    raise SpokenFor(error)
+
+
+def _are_several() -> bool:
+    return all(name in os.environ for name in _LAUNCHED) and os.environ["WORLD_SIZE"] != "1"
 
 
 def _is_to_speak(error: BaseException) -> bool:
