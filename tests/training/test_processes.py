@@ -27,7 +27,7 @@ def computed(folder, bits, world):
         port = free.getsockname()[1]
     words = [[str(part) for part in (rank, world, folder, bits, port)] for rank in range(world)]
     programs = [subprocess.Popen([sys.executable, HERE / "process_cases.py", *own]) for own in words]
-    assert [program.wait(300) for program in programs] == [0] * world
+    assert [program.wait() for program in programs] == [0] * world
     return [torch.load(folder / f"{bits}-{world}-{r}.pt", weights_only=False) for r in range(world)]
 
 

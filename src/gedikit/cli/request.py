@@ -188,8 +188,11 @@ class FitRequest:
         return [_spelled(name) for name, value in vars(self).items() if value not in (None, [])]
 
 
-def as_typed(context: typer.Context) -> dict[str, str]:
-    """What a command was asked for, by its name and those of its options, so that two requests can be compared."""
+def as_typed(context: Any) -> dict[str, str]:
+    """What a command was asked for, by its name and those of its options, so that two requests can be compared.
+
+    The context is that of the parser, of which typer has its own class and passes another.
+    """
     asked = {"command": f"the command {context.info_name}"}
     for parameter in context.command.params:
         option = parameter.opts[0].startswith("-")
