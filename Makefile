@@ -64,9 +64,10 @@ oldest:
 # runs that are killed, starved, stopped or damaged, as often and as long as asked for (docs/trust.md)
 KILLS ?= 20
 ITERATIONS ?= 20000
+PROMISES := tests/faults tests/training/test_processes.py tests/cli/test_predict_by_processes.py
 
 faults: venv
-	GEDIKIT_KILLS=$(KILLS) GEDIKIT_ITERATIONS=$(ITERATIONS) $(BIN)/python -m pytest tests/faults
+	GEDIKIT_KILLS=$(KILLS) GEDIKIT_ITERATIONS=$(ITERATIONS) $(BIN)/python -m pytest $(PROMISES)
 
 # damaged files of every format: what each reader took is in fuzz.jsonl
 FUZZ_CASES ?= 450

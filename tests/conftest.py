@@ -18,15 +18,19 @@ if os.environ.get("GEDIKIT_CHECK_TYPES", "0" if torch.cuda.is_available() else "
     checked_types.install()
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import jaxtyping
 import numpy as np
 import pytest
 
+from forked import Group
 from gedikit import GEDI
 from gedikit.data.toy import moons
+from promises import Promise, table
 
 torch.set_num_threads(1)
+_promises: list[Promise] = []
 _state = TemporaryDirectory(prefix="gedikit-state-")  # what tests give to --import is not for this user to keep
 os.environ["XDG_STATE_HOME"] = _state.name
 # shells let what they run in the background ignore Ctrl-C, and children inherit that
@@ -39,6 +43,39 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def promise(request: pytest.FixtureRequest) -> Iterator[Promise]:
+    """What the first line of a test's docstring promises: tries are counted, `make faults` prints them."""
+    made = Promise(request.function.__doc__.splitlines()[0])
+    _promises.append(made)
+    yield made
+    if made.failures:
+        raise made.failures[0]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _promises:
+        terminalreporter.write_line("")
+        for line in table(_promises):
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    made = Group(tmp_path)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[int, Path]:
+    """One for each of two processes to work in, so that one name stands for two files."""
+    made = {rank: tmp_path / f"machine-{rank}" for rank in (0, 1)}
+    for folder in made.values():
+        folder.mkdir()
+    return made
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """What can go wrong, as sentences: each error names the culprit and what to do about it."""
 
+from collections.abc import Iterable
+
 
 class GediError(Exception):
     """Base of every error this package raises on purpose."""
@@ -22,13 +24,17 @@ class DivergenceError(GediError, RuntimeError):
 
 
 class ProcessError(GediError):
-    """One of several processes that compute a fit failed, was killed or hangs."""
+    """One of several processes that compute together failed, was killed or hangs."""
+
+    def __init__(self, text: str, missing: Iterable[int] = ()):
+        super().__init__(text)
+        self.missing = set(missing)  # those that cannot say so themselves
 
 
 class SpokenFor(GediError):
     """What went wrong is said by the first of several processes; this one has nothing to add."""
 
-    def __init__(self, error: GediError):
+    def __init__(self, error: BaseException):
         super().__init__(str(error))
         self.error = error
 

@@ -12,6 +12,7 @@ from PIL import Image
 from gedikit.data import pictures, sources
 from gedikit.data.folder import folder_blocks, list_pictures, read_folder
 from gedikit.errors import DataError, UsageError
+from gedikit.processes import Share
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -326,6 +327,25 @@ def test_blocks_hold_what_the_whole_holds(tmp_path):
     assert sum((block.paths for block in blocks), ()) == whole.paths
     assert sum((block.skipped for block in blocks), ()) == whole.skipped
     assert len(whole.skipped) == 3
+
+
+def test_processes_take_blocks_in_turns(tmp_path):
+    for i in range(5):
+        save(tmp_path / f"{i}.png", colours(i))
+    for name in ("2x.png", "2y.png", "7x.png"):
+        (tmp_path / name).touch()
+    (tmp_path / "film.mov").touch()
+    whole = read_folder(tmp_path, size=16)
+    shares = [Share(rank, 3) for rank in range(3)]
+    of_each = [list(folder_blocks(tmp_path, size=16, block=2, share=share)) for share in shares]
+    assert [[block.paths for block in own] for own in of_each] == [
+        [("0.png", "1.png"), ("4.png",)],
+        [("2.png",)],
+        [("3.png",)],
+    ]
+    blocks = [*(own[0] for own in of_each), of_each[0][1]]
+    np.testing.assert_array_equal(np.concatenate([block.images for block in blocks]), whole.images)
+    assert sum((block.skipped for block in blocks), ()) == whole.skipped
 
 
 def test_progress_counts_every_file(tmp_path):

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import tarfile
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gedikit.data.sources import ShardReading
 from gedikit.data.stored import SKIP, STOP, Index, StoredPictures
 from gedikit.data.tar_members import members
 from gedikit.errors import DataError, StorageError, UsageError
+from gedikit.processes import Share
 from gedikit.rows import SomeHeld, looked_at
 from gedikit.storage import read_tensors, write_tensors
 from shard_cases import pictures, png, special, tar_of, write_shards
@@ -405,6 +407,24 @@ def test_tables_in_several_files(tmp_path):
     left = list(sources.blocks(str(tmp_path), columns=("a", "b"), bad_shards=SKIP))
     assert np.array_equal(np.concatenate([block.x for block in left]), np.concatenate([x[:1000], x[2000:]]))
     assert [name for block in left for name, _ in block.skipped] == [str(tmp_path / "t1.parquet")]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_processes_take_tables_in_turns(tmp_path, count):
+    """Files, or pieces where there are fewer files than processes; columns in the order of the first file."""
+    x = np.random.default_rng(0).normal(size=(3000, 2))
+    for number, part in enumerate(np.split(x, 3)):
+        by_name = {"a": part[:, 0], "b": part[:, 1], "label": [number] * 1000}
+        parquet(tmp_path / f"t{number}.parquet", by_name if number == 0 else dict(reversed(by_name.items())))
+    (tmp_path / "t1.parquet").write_bytes(b"PAR1")
+    of_each = [
+        [list(some) for some in sources.portions(str(tmp_path), Share(rank, count), bad_shards=SKIP)]
+        for rank in range(count)
+    ]
+    blocks = [block for turn in zip_longest(*of_each, fillvalue=[]) for some in turn for block in some]
+    found = [block.x for block in blocks if len(block.x)]
+    assert np.array_equal(np.concatenate(found), np.concatenate([x[:1000], x[2000:]]))
+    assert {name for block in blocks for name, _ in block.skipped} == {str(tmp_path / "t1.parquet")}
 
 
 def no_text(n: int):

@@ -62,6 +62,9 @@ if FAULT == "kill":  # one of several processes, once
         return x
 
     at_each_iteration(kill)
+elif FAULT == "wait":  # for a signal
+    Path(AT).touch()
+    time.sleep(600)
 elif FAULT == "version":
     sys.modules["gedikit.training.fit"].__version__ = AT  # the function has the name of its module
 elif FAULT == "error":

@@ -3,14 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +17,16 @@ import pytest
 import torch.distributed as dist
 from test_faults import LENGTH, STOP, Whole, asked
 
-from forked import Done, failed, gedikit, start
+from forked import Done, failed, gedikit, silent
 from gedikit.data.toy import moons
-from gedikit.processes import _agreed
+from gedikit.processes.meeting import _agreed
 from gedikit.storage import read_tensors
 
 if dist.is_available():
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was built without gloo")
-Ranks = list[Done]
+OF_THREE = {"optimiser__batch_size": 30, "sampler__samples": 30}
 
 
 @pytest.fixture(scope="module")
@@ -39,56 +37,12 @@ def data(tmp_path_factory) -> Path:
     return path
 
 
-class Group:
-    """Processes as torchrun would start them, without it: it takes half a minute to end one that is stopped."""
-
-    def __init__(self, folder: Path):
-        self.folder, self.processes = folder, []
-
-    def begin(self, *commands: tuple[object, ...], **env: dict[int, str]) -> list[BaseProcess]:
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            port = free.getsockname()[1]
-        where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": str(len(commands))}
-        self.processes = []
-        for rank, words in enumerate(commands):
-            output = self.folder / f"output-{rank}"
-            output.mkdir(exist_ok=True)
-            own = {name: by_rank[rank] for name, by_rank in env.items() if rank in by_rank}
-            self.processes.append(start(words, output, env={**where, "RANK": str(rank), **own}))
-        return self.processes
-
-    def run(self, *commands: tuple[object, ...], **env: dict[int, str]) -> Ranks:
-        self.begin(*commands, **env)
-        return self.done()
-
-    def done(self) -> Ranks:
-        for process in self.processes:
-            process.join(60)
-        said = [(self.folder / f"output-{i}" / "stderr").read_text() for i in range(len(self.processes))]
-        return [Done(p.exitcode, "", text) for p, text in zip(self.processes, said, strict=True)]
-
-
-@pytest.fixture
-def group(tmp_path) -> Iterator[Group]:
-    made = Group(tmp_path)
-    yield made
-    for process in made.processes:
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-
-
 def torchrun(*words: object, restarts: int = 0, **env: str) -> Done:
     launch = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m", "gedikit"]
     command = [sys.executable, "-m", "torch.distributed.run", *launch, *map(str, words)]
     around = {**os.environ, "OMP_NUM_THREADS": "1", **env}
     done = subprocess.run(command, env=around, capture_output=True, text=True)
     return Done(done.returncode, done.stdout, done.stderr)
-
-
-def silent(ranks: Ranks) -> None:
-    """All but the first have nothing to say."""
-    assert [done.stderr for done in ranks[1:]] == [""] * (len(ranks) - 1)
 
 
 def test_a_killed_process_is_started_again(data, tmp_path, promise):
@@ -134,11 +88,29 @@ def test_a_process_that_hangs_is_named(data, group, tmp_path, promise):
         failed(first, 1, f"process 1 (pid {second.pid} on ", "is missing (no answer for 3 s: it hangs)")
 
 
-def test_a_process_that_fails_is_named(data, group, tmp_path):
-    words = asked(data, tmp_path / "run")
-    first, second = group.run(words, words, FAULT={1: f"error:{STOP}"})
-    failed(first, 1, "process 1 (pid ", "failed: a bug of one process (ZeroDivisionError)")
-    assert second.returncode == 1
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_process_that_fails_is_named(data, group, tmp_path, culprit):
+    """The first one says so, once."""
+    words = asked(data, tmp_path / "run", **OF_THREE)
+    ranks = group.run(words, words, words, FAULT={culprit: f"error:{STOP}"})
+    assert [done.returncode for done in ranks] == [1] * 3
+    assert "a bug of one process (ZeroDivisionError" in ranks[0].stderr.splitlines()[-1]
+    assert ("process 1 (pid " in ranks[0].stderr) == (culprit == 1)
+    assert ranks[0].stderr.count("gedikit: ") == 1
+    silent(ranks)
+
+
+def test_where_the_first_process_is_killed_the_next_one_speaks(data, group, tmp_path):
+    words = asked(data, tmp_path / "run", **OF_THREE)
+    first, *_ = group.begin(words, words, words, STOP={0: str(STOP)})
+    while psutil.Process(first.pid).status() != psutil.STATUS_STOPPED:
+        assert first.is_alive()
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    _, second, third = group.done()
+    failed(second, 1, "process 0 (pid ")
+    assert third.returncode == 1
+    assert "gedikit: " not in third.stderr  # torch may say that the store is gone, which the first process had
 
 
 def test_checkpoints_are_for_any_number_of_processes(data, group, tmp_path, promise):
@@ -190,17 +162,18 @@ def test_a_signal_to_one_process_stops_all_after_a_checkpoint(data, group, tmp_p
 
 
 @pytest.mark.parametrize("culprit", [0, 1])
-def test_a_process_that_cannot_see_the_data_is_named(data, group, tmp_path, culprit):
-    own = [asked(data.with_name("nothing.npy") if rank == culprit else data, tmp_path / "run") for rank in (0, 1)]
+def test_a_process_that_cannot_see_the_data_is_named(data, group, tmp_path, folders, culprit):
+    shutil.copy(data, folders[1 - culprit] / "rows.npy")
+    words = asked(Path("rows.npy"), tmp_path / "run")
     notes = {rank: str(tmp_path / f"{rank}.json") for rank in (0, 1)}
-    ranks = group.run(*own, TORCHELASTIC_ERROR_FILE=notes)
-    failed(ranks[0], 2, "nothing.npy", *(["process 1 (pid "] if culprit else []))
+    ranks = group.run(words, words, cwd=folders, TORCHELASTIC_ERROR_FILE=notes)
+    failed(ranks[0], 2, "there is no file rows.npy", *(["process 1 (pid "] if culprit else []))
     assert ranks[1].returncode == 2
     silent(ranks)
     assert not (tmp_path / "run").exists()
     for rank, path in notes.items():  # torchrun on each machine repeats it
         summary = str(ChildFailedError("", {rank: ProcessFailure(rank, 1, 2, path)}))
-        assert re.search(r"traceback : (error: )?(process 1.*: )?there is no file .*nothing.npy", summary)
+        assert re.search(r"traceback : (error: )?(process 1.*: )?there is no file rows.npy", summary)
 
 
 def test_who_is_told_to_end_after_a_failure_of_another_is_no_failure(data, group, tmp_path):
@@ -211,18 +184,37 @@ def test_who_is_told_to_end_after_a_failure_of_another_is_no_failure(data, group
     assert [done.returncode for done in group.done()] == [2, 0]
 
 
-def test_other_data_on_one_process_is_refused(data, group, tmp_path):
-    other = tmp_path / "other.npy"
-    np.save(other, moons(100, 1)[0])
-    ranks = group.run(asked(data, tmp_path / "run"), asked(other, tmp_path / "run"))
-    failed(ranks[0], 2, "process 1 (pid ", "has data of 100 rows × 2 columns with digest", "process 0 has 100 rows")
+def test_other_data_on_one_process_is_refused(group, tmp_path, folders):
+    for rank, folder in folders.items():
+        np.save(folder / "rows.npy", moons(100, rank)[0])
+    words = asked(Path("rows.npy"), tmp_path / "run")
+    ranks = group.run(words, words, cwd=folders)
+    has = "data of 100 rows × 2 columns with digest"
+    failed(ranks[0], 2, "process 1 (pid ", f"has {has}", f"process 0 has {has}", "all processes need the same")
     silent(ranks)
 
 
-def test_other_commands_are_refused(data, group, tmp_path):
-    ranks = group.run(asked(data, tmp_path / "run"), ("fit", "--resume", "--out", tmp_path / "run"))
-    failed(ranks[0], 2, "process 1 (pid ", "has command fit --resume and process 0 has fit: all processes need the")
-    silent(ranks)
+OTHERWISE = {
+    "--seed": (("--seed", 1), "--seed 1", "no --seed"),
+    "--resume": (("--resume",), "--resume", "no --resume"),
+    "--set": (("--set", "optimiser.momentum=2"), "--set optimiser.momentum=2", "no --set optimiser.momentum"),
+    "data": ((), "DATA other.npy", "DATA {data}"),
+    "command": ((), "the command predict", "the command fit"),
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_processes_that_are_asked_for_something_else_are_named(data, group, tmp_path, promise, what):
+    """Processes started with different options: the first names which one and both values, nothing is read"""
+    words = asked(data, tmp_path / "run")
+    more, theirs, needed = OTHERWISE[what]
+    other = {"data": ("fit", "other.npy", *words[2:]), "command": ("predict", "run", data, "-o", "x.csv")}
+    with promise.trial():
+        ranks = group.run(words, other.get(what, (*words, *more)))
+        failed(ranks[0], 2, "process 1 (pid ", f") has {theirs} and process 0 has {needed.format(data=data)}: all")
+        assert ranks[1].returncode == 2
+        silent(ranks)
+        assert not (tmp_path / "run").exists()
 
 
 def test_other_versions_are_refused(data, group, tmp_path):
@@ -238,6 +230,32 @@ def test_rows_that_cannot_be_divided_are_refused(data, group, tmp_path):
     failed(ranks[0], 2, "optimiser.batch_size=32 cannot be divided among 3 processes: take 30 or 33")
     assert [done.returncode for done in ranks] == [2, 2, 2]
     silent(ranks)
+
+
+def test_a_command_for_one_process_is_refused_once(data, group):
+    ranks = group.run(*[("evaluate", "run", data)] * 2)
+    failed(ranks[0], 2, "gedikit evaluate runs on one process, and 2 were started: start it without torchrun")
+    assert ranks[1].returncode == 2
+    silent(ranks)
+
+
+@pytest.mark.parametrize("who", [(0, 1), (1,)])
+def test_ctrl_c_before_the_training_is_said_once(data, group, tmp_path, who):
+    """To all, as a terminal sends it, or to one."""
+    words = asked(data, tmp_path / "run")
+    waiting = {rank: tmp_path / f"waiting-{rank}" for rank in who}
+    group.begin(words, words, FAULT={rank: f"wait:{path}" for rank, path in waiting.items()})
+    for rank in who:
+        while not waiting[rank].exists():
+            assert group.processes[rank].is_alive()
+            time.sleep(0.01)
+    for rank in who:
+        os.kill(group.processes[rank].pid, signal.SIGINT)
+    ranks = group.done()
+    assert [done.returncode for done in ranks] == [130, 130]
+    assert ranks[0].stderr.count("gedikit: ") == ranks[0].stderr.count("interrupted\n") == 1
+    silent(ranks)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_directory_of_a_run_is_that_of_the_first_process(data, group, tmp_path):

@@ -13,6 +13,7 @@ from torch import nn
 
 from gedikit.errors import DataError, StorageError
 from gedikit.features import FeatureNetwork, PictureFeatures, embed_folder, feature_blocks
+from gedikit.processes import Share
 
 COLOURS = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0))
 
@@ -62,6 +63,15 @@ def test_blocks_are_the_same_rows_and_tell_every_file_once(folder):
     assert max(len(block.x) for block in blocks) == 2
     np.testing.assert_array_equal(np.concatenate([block.x for block in blocks]), whole.x)
     assert tuple(name for block in blocks for name in block.paths) == whole.paths
+    assert sorted(pair for block in blocks for pair in block.skipped) == list(whole.skipped)
+
+
+def test_processes_take_blocks_in_turns_also_where_one_has_no_picture(folder):
+    whole = embed_folder(folder, MeanColour())
+    first, second = (list(feature_blocks(folder, MeanColour(), block=1, share=Share(rank, 2))) for rank in (0, 1))
+    blocks = [block for both in zip(first, second, strict=True) for block in both]
+    assert sorted(len(block.x) for block in blocks) == [0, 1, 1, 1, 1, 1]
+    np.testing.assert_array_equal(np.concatenate([block.x for block in blocks]), whole.x)
     assert sorted(pair for block in blocks for pair in block.skipped) == list(whole.skipped)
 
 

@@ -237,9 +237,9 @@ def work(rank: int, world: int, folder: str, bits: int, port: int) -> None:
     if world > 1:
         where = f"tcp://localhost:{port}"
         dist.init_process_group(
-            "gloo", init_method=where, rank=rank, world_size=world, timeout=timedelta(seconds=60)
+            "gloo", init_method=where, rank=rank, world_size=world, timeout=timedelta(seconds=600)
         )
-    with meeting(60):
+    with meeting(600):
         found = {name: steps(case) for name, case in CASES.items()} if bits == 64 else {}
         fits = {name: whole(case) for name, case in FITS.items() if world <= 2 or name in OF_FOUR}
         fitted = estimator()

@@ -1,14 +1,26 @@
 """The commands."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gedikit.cli.data import data as image_data
-from gedikit.cli.request import BadShards, FitRequest, Imports, LabelsFrom, RunImports, SpreadsheetSafe, asking_for
+from gedikit.cli.request import (
+    BadShards,
+    FitRequest,
+    Imports,
+    LabelsFrom,
+    RunImports,
+    SpreadsheetSafe,
+    as_typed,
+    asking_for,
+)
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
+
+_BY_SEVERAL = ("fit", "predict")  # commands that processes of torchrun run together
 
 app = typer.Typer(
     name="gedikit",
@@ -57,7 +69,8 @@ def _show_version(wanted: bool) -> bool:
 
 @app.callback()
 def root(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
             "--version", help="Show the version and exit.", metavar="", callback=_show_version, is_eager=True
@@ -65,6 +78,10 @@ def root(
     ] = False,
 ) -> None:
     """Cluster data, flag outliers and generate new samples with one network trained without labels."""
+    if "WORLD_SIZE" in os.environ and context.invoked_subcommand not in _BY_SEVERAL:
+        from gedikit.processes import refuse_several
+
+        refuse_several(f"gedikit {context.invoked_subcommand}")
 
 
 @app.command()
@@ -84,6 +101,7 @@ def demo(
 @app.command()
 @asking_for(FitRequest)
 def fit(
+    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(help="A built-in data set, a file, a folder of pictures, shards; not needed with --resume."),
@@ -116,7 +134,14 @@ def fit(
 
     set_output(quiet, verbose, spreadsheet_safe)
     fitting.fit(
-        data, request, out=out, resume=resume, evaluate_every=evaluate_every, strict=strict, as_json=as_json
+        data,
+        request,
+        out=out,
+        resume=resume,
+        evaluate_every=evaluate_every,
+        strict=strict,
+        as_json=as_json,
+        typed=as_typed(context),
     )
 
 
@@ -148,6 +173,7 @@ def settings(
 
 @app.command()
 def predict(
+    context: typer.Context,
     run: RunPath,
     data: Data,
     output: Annotated[
@@ -161,11 +187,13 @@ def predict(
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
     from gedikit.cli import inference
+    from gedikit.cli.together import together
     from gedikit.imports import import_as_asked
 
     set_output(quiet, False, spreadsheet_safe)
-    import_as_asked(imports)
-    inference.predict(run, data, output, device, bad_shards)
+    with together(as_typed(context)):
+        import_as_asked(imports)
+        inference.predict(run, data, output, device, bad_shards)
 
 
 @app.command()

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gedikit.callbacks import Callback, ProgressLine
 from gedikit.cli import measuring
-from gedikit.cli.inference import write_predictions, write_report
+from gedikit.cli.inference import Predicted, write_predictions, write_report
 from gedikit.cli.loading import (
     check_labels_from,
     holds_pictures,
@@ -37,6 +36,7 @@ from gedikit.cli.loading import (
 )
 from gedikit.cli.output import console, detail
 from gedikit.cli.request import FitRequest
+from gedikit.cli.together import together
 from gedikit.components import merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
@@ -56,7 +56,7 @@ from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check_prior, plan, split_execution
-from gedikit.processes import check_alike, each, first_says, is_first, launched, n_processes, restarted
+from gedikit.processes import alone, each, first_says, is_first, n_processes, restarted
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
 from gedikit.runs import Run, RunConfig, RunRecorder, StopOnSignal
@@ -121,12 +121,10 @@ def fit(
     evaluate_every: int = 10,
     strict: bool = False,
     as_json: bool = False,
+    typed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     began = time.monotonic()
-    with launched():
-        if not is_first():
-            console.quiet = True
-            warnings.simplefilter("ignore")
+    with together(typed):
         run, config, done = _fit(data, request, out, resume, evaluate_every)
     if done is None:
         return  # another process writes and speaks
@@ -140,9 +138,6 @@ def fit(
 def _fit(
     data: str | None, request: FitRequest, out: Path | None, resume: bool, evaluate_every: int
 ) -> "tuple[Run, RunConfig, Done | None]":
-    check_alike(
-        {"command": "fit --resume" if resume else "fit"}
-    )  # one that a scheduler has started again may differ
     if resume:
         run, config, dataset = _resumed(data, out, request)
         with _written_by_first(run) as lock:
@@ -459,7 +454,8 @@ def _train(
         model.save(run.model_path)
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.rows)
-        rows = write_predictions(fitted, _in_blocks(dataset, predictions), regular_or_new(run.labels_path))
+        with alone():
+            rows, _ = write_predictions(fitted, _in_blocks(dataset, predictions), regular_or_new(run.labels_path))
         of_shown = predictions if dataset.numbers is None else predictions.of(dataset.numbers)
         verdict = write_report(run, config, fitted, dataset, of_shown)
     run.forget_checkpoints()
@@ -473,13 +469,13 @@ def _train(
     return verdict, rows
 
 
-def _in_blocks(dataset: sources.Dataset, found: Predictions) -> Iterator[tuple[sources.Block, Predictions]]:
+def _in_blocks(dataset: sources.Dataset, found: Predictions) -> Iterator[list[Predicted]]:
     """What was found of all rows, so many at a time: as text they would take many times the memory."""
     names = dataset.all_names
     for start in range(0, len(found.labels), _WRITTEN):
         some = slice(start, start + _WRITTEN)
         ids = None if dataset.ids is None else dataset.ids.iloc[some]
-        yield sources.Block(np.empty((0, 0)), names[some], ids=ids), found.of(some)
+        yield [(sources.Block(np.empty((0, 0)), names[some], ids=ids), found.of(some))]
 
 
 def _compute(

@@ -1,10 +1,13 @@
 """The commands that use a trained model."""
 
 import csv
+import hashlib
+import io
 import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from gedikit.cli.loading import (
     image_shape_of,
     is_folder,
     load_run,
-    new_blocks,
+    new_rows,
     other_rows,
     rows_of,
     tell_left_out,
@@ -33,6 +36,7 @@ from gedikit.data.duplicates import near_duplicates
 from gedikit.data.stored import STOP, check_bad
 from gedikit.errors import DataError, UsageError
 from gedikit.fitted import FittedModel, Predictions
+from gedikit.processes import check_alike, each, exchanged, is_first, n_processes, own_share, rank, to_first
 from gedikit.report import ReportData, render
 from gedikit.report.inputs import diagnosed_rows
 from gedikit.report.samples import samples_png
@@ -42,14 +46,16 @@ from gedikit.training.fit import fingerprint
 
 
 def predict(path: Path, data: str, output: Path, device: str, bad_shards: str | None = None) -> None:
+    """Several processes predict portions of the rows in turns; the first one writes all of them."""
     bad = STOP if bad_shards is None else check_bad(bad_shards)
-    fitted = load_run(path, device)
+    fitted = each(lambda: load_run(path, device))
+    if n_processes() > 1:
+        with Run(path).model_path.open("rb") as file:
+            model = f"a model with digest {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+        check_alike({"model": model, "data": each(lambda: sources.extent(data))})
     began = time.monotonic()
-    config = Run(path).config()
-    blocks = new_blocks(config, data, device, bad)
-    skipped: list[tuple[str, str]] = []
-    checked = _checked(blocks, fitted, data, skipped)
-    rows = write_predictions(fitted, ((block, fitted.predictions(block.x)) for block in checked), output)
+    portions = new_rows(Run(path).config(), data, device, bad, own_share())
+    rows, skipped = write_predictions(fitted, (_predicted(fitted, blocks, data) for blocks in portions), output)
     seconds = max(time.monotonic() - began, 1e-9)
     tell_left_out(skipped)
     things = "pictures" if holds_pictures(data) else "rows"
@@ -209,36 +215,72 @@ def _diagnosis(run: Run, fitted: FittedModel, dataset: sources.Dataset) -> diagn
     return diagnosis.diagnose(fitted, diagnosed_rows(fitted, dataset.x), rows[-1] if rows else None)
 
 
+Predicted = tuple[sources.Block, Predictions]
+_COLUMNS = ["cluster", "confidence", "log_density", "outlier_score"]
+
+
+def _predicted(fitted: FittedModel, blocks: Iterable[sources.Block], name: str) -> Iterator[Predicted]:
+    """What the model says of rows, without the rows."""
+    for block in blocks:
+        if len(block.x):
+            _check_width(block.x, fitted, name)
+        yield replace(block, x=np.empty((0, 0))), fitted.predictions(block.x)
+
+
 def write_predictions(
-    fitted: FittedModel, blocks: Iterable[tuple[sources.Block, Predictions]], output: Path
-) -> int:
-    """Stream predictions into a CSV, pictures with their names, rows with their ids; returns the number of rows."""
-    columns = ["cluster", "confidence", "log_density", "outlier_score"]
-    rows = 0
-    with open_text_output(output) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for number, (block, found) in enumerate(blocks):
-            ids = pd.DataFrame() if block.ids is None else block.ids
-            if number == 0:
-                named = [_free(str(name), ["row", *columns]) for name in ids.columns]
-                writer.writerow([*(["row", "file"] if block.names else ["row"]), *map(cell, named), *columns])
-            n = len(found.labels)
-            strange = found.outlier_score
-            shown = [
-                range(rows, rows + n),
-                *([list(map(cell, block.names))] if block.names else []),
-                *(map(cell, ids[name].where(ids[name].notna(), "").tolist()) for name in ids.columns),
-                found.labels.tolist(),
-                [f"{v:.6f}" for v in found.confidence.tolist()],
-                [f"{v:.6g}" for v in found.log_density.tolist()] if fitted.models_density else [""] * n,
-                [f"{v:.6f}" for v in strange.tolist()] if fitted.models_density else [""] * n,
-            ]
-            writer.writerows(zip(*shown, strict=True))
-            file.flush()  # a reader has each block as soon as it is done
-            rows += n
+    fitted: FittedModel, portions: Iterable[Iterable[Predicted]], output: Path
+) -> tuple[int, list[tuple[str, str]]]:
+    """Stream predictions into a CSV, pictures with their names, rows with their ids.
+
+    Of several processes each has portions in its turn, and the first one writes. Returns the number of rows, and
+    what was left out.
+    """
+    own, rows, skipped = iter(portions), 0, dict[tuple[str, str], None]()
+    with open_output(output) if is_first() else nullcontext() as file:
+        while True:
+            portion = each(lambda: None if (blocks := next(own, None)) is None else list(blocks))
+            told = [[len(found.labels), block.skipped] for block, found in portion or ()]
+            said = exchanged(None if portion is None else told)
+            if not any(portion is not None for portion in said):
+                break
+            counts = [sum(n for n, _ in portion or ()) for portion in said]
+            skipped |= dict.fromkeys((name, why) for some in said for _, left in some or () for name, why in left)
+            before = rows + sum(counts[: rank()])
+            for content in to_first(_as_text(fitted, portion or [], before).encode()):
+                assert file is not None
+                file.write(content)
+                file.flush()  # a reader has each portion as soon as it is done
+            rows += sum(counts)
+        if not rows:
+            why = "".join(f"; {name}: {why}" for name, why in list(skipped)[:1])
+            raise DataError(f"there is no row that can be read{why}")
     if not fitted.models_density:
         console.print(f"{fitted.method!r} learns no density: log_density and outlier_score are left empty")
-    return rows
+    return rows, list(skipped)
+
+
+def _as_text(fitted: FittedModel, portion: Iterable[Predicted], row: int) -> str:
+    """Lines of a CSV from a row on, under their header if it is the first one."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for block, found in portion:
+        n, strange = len(found.labels), found.outlier_score
+        ids = pd.DataFrame() if block.ids is None else block.ids
+        if row == 0 and n:
+            named = [_free(str(name), ["row", *_COLUMNS]) for name in ids.columns]
+            writer.writerow([*(["row", "file"] if block.names else ["row"]), *map(cell, named), *_COLUMNS])
+        shown = [
+            range(row, row + n),
+            *([list(map(cell, block.names))] if block.names else []),
+            *(map(cell, ids[name].where(ids[name].notna(), "").tolist()) for name in ids.columns),
+            found.labels.tolist(),
+            [f"{v:.6f}" for v in found.confidence.tolist()],
+            [f"{v:.6g}" for v in found.log_density.tolist()] if fitted.models_density else [""] * n,
+            [f"{v:.6f}" for v in strange.tolist()] if fitted.models_density else [""] * n,
+        ]
+        writer.writerows(zip(*shown, strict=True))
+        row += n
+    return text.getvalue()
 
 
 def _has_text(column: "pd.Series[Any]") -> bool:
@@ -250,16 +292,6 @@ def _free(name: str, taken: list[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _checked(
-    blocks: Iterator[sources.Block], fitted: FittedModel, name: str, skipped: list[tuple[str, str]]
-) -> Iterator[sources.Block]:
-    """The blocks if they suit the model; what could not be read is added to `skipped`."""
-    for block in blocks:
-        _check_width(block.x, fitted, name)
-        skipped += block.skipped
-        yield block
 
 
 def _check_width(x: NDArray[Any], fitted: FittedModel, name: str) -> None:

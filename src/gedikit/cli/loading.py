@@ -1,7 +1,7 @@
 """What commands read: data sets, folders and finished runs."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from gedikit.fitted import FittedModel
 from gedikit.imports import import_as_asked
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.modalities.image import as_bytes
+from gedikit.processes import Share
 from gedikit.runs import Run, RunConfig
 from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
@@ -63,17 +64,22 @@ def rows_of(run: Run, config: RunConfig, data: str | None = None) -> sources.Dat
     return _read_again(run, config, data, "train", config.labels_from)
 
 
-def new_blocks(config: RunConfig, data: str, device: str, bad_shards: str) -> Iterator[sources.Block]:
-    """Rows for a trained model, piece by piece, in the same form as those it was trained on."""
+def new_rows(
+    config: RunConfig, data: str, device: str, bad_shards: str, share: Share
+) -> Iterator[Iterable[sources.Block]]:
+    """Rows for a trained model in the form of those it was trained on: portions that processes take in turns."""
     if config.features is None:
-        options = reading_options(config, data)
-        return sources.blocks(data, split="test", seed=config.data_seed, bad_shards=bad_shards, **options)
+        options = reading_options(config, data) | {"bad_shards": bad_shards}
+        if share.count > 1:
+            return sources.portions(data, share, split="test", seed=config.data_seed, **options)
+        return ([block] for block in sources.blocks(data, split="test", seed=config.data_seed, **options))
     refuse_features_of_shards(data)
     if is_folder(data):
-        found = feature_blocks(data, config.features, device=device)
-        return (sources.Block(block.x, block.paths, block.skipped) for block in found)
+        found = feature_blocks(data, config.features, device=device, share=share)
+        return ([sources.Block(block.x, block.paths, block.skipped)] for block in found)
     rows = sources.load(data, split="test", seed=config.data_seed)
-    return iter([sources.Block(rows.x if rows.image_shape is None else _with_features(rows, config.features).x)])
+    x = rows.x if rows.image_shape is None else _with_features(rows, config.features).x
+    return sources.own_blocks(x, share)
 
 
 def _own_source(run: Run, config: RunConfig) -> str:

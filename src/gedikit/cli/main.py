@@ -57,14 +57,21 @@ def run(arguments: list[str]) -> int:
 def _told(error: GediError) -> int:
     """Say what went wrong and choose the exit code."""
     if isinstance(error, SpokenFor):
+        if os.environ.get("GEDIKIT_DEBUG") and not isinstance(error.error, GediError):
+            raise error.error
         _leave_for_torchrun(str(error))
         return _code(error.error)
     before = "" if isinstance(error, Interrupted | Unhealthy) else "error: "
     return _say(f"{'diverged: ' if isinstance(error, DivergenceError) else before}{error}", _code(error))
 
 
-def _code(error: GediError) -> int:
-    kinds = {Interrupted: EXIT_INTERRUPTED, Unhealthy: EXIT_UNHEALTHY, UsageError: EXIT_USAGE}
+def _code(error: BaseException) -> int:
+    kinds = {
+        Interrupted: EXIT_INTERRUPTED,
+        KeyboardInterrupt: EXIT_INTERRUPTED,
+        Unhealthy: EXIT_UNHEALTHY,
+        UsageError: EXIT_USAGE,
+    }
     return next((code for kind, code in kinds.items() if isinstance(error, kind)), EXIT_FAILURE)
 
 

@@ -188,6 +188,25 @@ class FitRequest:
         return [_spelled(name) for name, value in vars(self).items() if value not in (None, [])]
 
 
+def as_typed(context: Any) -> dict[str, str]:
+    """What a command was asked for, by its name and those of its options, so that two requests can be compared.
+
+    The context is that of the parser, of which typer has its own class and passes another.
+    """
+    asked = {"command": f"the command {context.info_name}"}
+    for parameter in context.command.params:
+        option = parameter.opts[0].startswith("-")
+        name = max(parameter.opts, key=len) if option else str(parameter.name).upper()
+        value = context.params.get(str(parameter.name))
+        if value is True:
+            asked[name] = name
+        elif isinstance(value, list):
+            asked |= {f"{name} {item.partition('=')[0]}": f"{name} {item}" for item in value}
+        elif value is not None and value is not False:
+            asked[name] = f"{name} {value}"
+    return asked
+
+
 Command = Callable[..., None]
 
 

@@ -359,7 +359,7 @@ def _train(
     with console.status("writing the report") if console.is_terminal else nullcontext():
         predictions = fitted.training_predictions or fitted.predictions(dataset.x)
         block = sources.Block(dataset.x, dataset.names, ids=dataset.ids)
-        rows = write_predictions(fitted, [(block, predictions)], regular_or_new(run.labels_path))
+        rows, _ = write_predictions(fitted, [[(block, predictions)]], regular_or_new(run.labels_path))
         verdict = _write_report(run, task, fitted)
     run.forget_checkpoints()
     names = fitted.info.get("names", {"names": []})["names"]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gedikit.data.sizes import check_archive, check_spreadsheet, parquet_bytes, refuse_beyond_memory
 from gedikit.errors import DataError, GediError, UsageError
+from gedikit.processes import WHOLE, Share
 from gedikit.tables import LABEL_COLUMNS, ColumnOptions, TableEncoding, dialect_of
 from gedikit.tables.inference import check_names, label_column
 
@@ -83,22 +84,27 @@ def encoding_of(
 
 
 def file_blocks(
-    path: Path, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None
+    path: Path, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None, share: Share = WHOLE
 ) -> Iterator[FileTable]:
-    """The rows piece by piece, for a trained model; a file larger than memory is never read whole."""
+    """The rows piece by piece, for a trained model; a file larger than memory is never read whole.
+
+    Several processes take pieces in turns.
+    """
     _check(path)
     first, ending = 0, path.suffix.lower()
     if ending in ARRAY_READERS:
-        for table in _array_blocks(path):
-            yield _finite(_shaped(table, path), encoding, path, first)
+        for number, table in enumerate(_array_blocks(path)):
+            if share.has(number):
+                yield _finite(_shaped(table, path), encoding, path, first)
             first += len(table.x)
         return
     text = encoding.text_columns if encoding else ()
-    for frame in _FRAME_READERS[ending](path, text, _BLOCK):
+    for number, frame in enumerate(_FRAME_READERS[ending](path, text, _BLOCK)):
         if not first:
             encoding = encoding_of(frame, columns, None, encoding, str(path), numbers=True)
         assert encoding is not None
-        yield encoded(frame, encoding, str(path), first)
+        if share.has(number):
+            yield encoded(frame, encoding, str(path), first)
         first += len(frame)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gedikit.data.decoding import each_read
 from gedikit.data.pictures import ENDINGS, Unreadable, is_grey, is_picture, read_square, why_left_out
 from gedikit.errors import DataError, UsageError
+from gedikit.processes import WHOLE, Share
 
 _BLOCK = 4096
 Skipped = tuple[tuple[str, str], ...]
@@ -74,14 +75,28 @@ def read_folder(
 
 
 def folder_blocks(
-    root: Path | Listing, *, size: int = 32, channels: int | None = None, block: int = _BLOCK
+    root: Path | Listing,
+    *,
+    size: int = 32,
+    channels: int | None = None,
+    block: int = _BLOCK,
+    share: Share = WHOLE,
 ) -> Iterator[ImageFolder]:
-    """The same pictures `block` files at a time; a single one is enough."""
+    """The same pictures `block` files at a time; a single one is enough.
+
+    Several processes take blocks in turns, which then may have no picture.
+    """
     check_size(size, channels)
     listing = root if isinstance(root, Listing) else list_pictures(root)
     files, skipped = listing.files, listing.skipped
     if channels is None:
         channels = 1 if _all_grey(files, size) else 3
+    if share.count > 1:
+        for number, start in enumerate(range(0, len(files), block)):
+            if share.has(number):
+                read, _ = _read(files[start : start + block], size, channels)
+                yield replace(read, skipped=read.skipped if number else skipped + read.skipped)
+        return
     held: ImageFolder | None = None  # until it is known whether files without a picture follow
     for start in range(0, len(files), block):
         read, _ = _read(files[start : start + block], size, channels)

@@ -1,6 +1,6 @@
 """Tables in Parquet files that may be larger than memory: some rows to learn from, all of them piece by piece."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from gedikit.data.samples import BrokenShard
 from gedikit.data.shards import PARQUET, Shard
 from gedikit.data.sizes import PER_VALUE, parquet_bytes, refuse_beyond_memory
 from gedikit.errors import DataError
+from gedikit.processes import WHOLE, Share
 from gedikit.tables import ColumnOptions, TableEncoding
 
 _BLOCK = 65_536
@@ -76,19 +77,23 @@ class Tables:
 
     def batches(self) -> Iterator[tuple[int, Any]]:
         """The number of the first row, and some rows as an Arrow table; there is at least one."""
-        first, some = 0, False
-        for shard, size in zip(self.shards, self._sizes, strict=True):
-            at = first
-            try:
-                for batch in _batches(shard) if size else ():
-                    yield at, batch
-                    some = True
-                    at += batch.num_rows
-            except (BrokenShard, OSError) as why:
-                self._leave_out(shard, why)
-            first += size
+        some = False
+        for number in range(len(self.shards)):
+            for found in self.batches_of(number):
+                yield found
+                some = True
         if not some:
             raise self.no_row()
+
+    def batches_of(self, number: int) -> Iterator[tuple[int, Any]]:
+        """The same of one file, which may have none."""
+        shard, first = self.shards[number], sum(self._sizes[:number])
+        try:
+            for batch in _batches(shard) if self._sizes[number] else ():
+                yield first, batch
+                first += batch.num_rows
+        except (BrokenShard, OSError) as why:
+            self._leave_out(shard, why)
 
     def _size(self, shard: Shard) -> int:
         try:
@@ -144,11 +149,31 @@ def table_blocks(
     tables: Tables, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None
 ) -> Iterator[FileTable]:
     """All rows for a trained model, piece by piece."""
-    for first, batch in tables.batches():
-        name = tables.shards[0].place
+    for table in table_portions(tables, columns, encoding=encoding, share=WHOLE):
+        yield from table
+
+
+def table_portions(
+    tables: Tables, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None, share: Share
+) -> Iterator[Iterable[FileTable]]:
+    """The same for processes that take files in turns, or pieces where there are fewer files than processes."""
+    name = tables.shards[0].place
+
+    def table(first: int, batch: Any) -> FileTable:
+        nonlocal encoding
         frame = _frame(batch, name)
         encoding = encoding_of(frame, columns, None, encoding, name, numbers=True)
-        yield encoded(frame, encoding, name, first)
+        return encoded(frame, encoding, name, first)
+
+    if share.count > 1 and encoding is None:
+        table(*next(tables.batches()))  # columns are in the order of the first file, whoever reads it
+    if 1 < share.count <= len(tables.shards):
+        for number in range(share.rank, len(tables.shards), share.count):
+            yield (table(first, batch) for first, batch in tables.batches_of(number))
+        return
+    for number, (first, batch) in enumerate(tables.batches()):
+        if share.has(number):
+            yield [table(first, batch)]
 
 
 def _batches(shard: Shard) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """One registry of built-in data sets, one way to load them, files and folders of pictures."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from gedikit.data import toy
 from gedikit.data.duplicates import sketches
 from gedikit.data.files import ENDINGS, FileTable, file_blocks, read_file
-from gedikit.data.folder import Progress, folder_blocks, folder_labels, read_folder
+from gedikit.data.folder import Progress, folder_blocks, folder_labels, list_pictures, read_folder
 from gedikit.data.official import OFFICIAL, OfficialSet, read_official
 from gedikit.data.parquet_pictures import has_pictures
-from gedikit.data.parquet_tables import Tables, read_tables, table_blocks
+from gedikit.data.parquet_tables import Tables, read_tables, table_blocks, table_portions
 from gedikit.data.pictures import Unreadable
 from gedikit.data.samples import BrokenShard
 from gedikit.data.shards import PARQUET, Shard, is_shards, list_shards
 from gedikit.data.sizes import memory
 from gedikit.data.stored import STOP, Index, read_pictures, read_shards, stop_at
 from gedikit.errors import DataError, UsageError
+from gedikit.processes import Share
 from gedikit.rows import Rows, StoredRows, looked_at
 from gedikit.tables import ColumnOptions, TableEncoding
 
@@ -218,7 +219,13 @@ def blocks(
         return
     found = picture_shards(source)
     if found:
-        yield from _shard_blocks(found, image_size, image_channels or 3, bad_shards)
+        some = False
+        for block in _shard_blocks(found, image_size, image_channels or 3, bad_shards):
+            some = some or len(block.x) > 0
+            if not some:
+                more = " and the other shards" if found[1:] else ""
+                raise DataError(f"there is no picture in {found[0].place}{more}")
+            yield block
         return
     tables = table_shards(source, ShardReading(bad=bad_shards))
     if tables is not None:
@@ -234,6 +241,68 @@ def blocks(
         return
     for table in file_blocks(path, columns, encoding=encoding):
         yield Block(table.x, ids=table.ids)
+
+
+def portions(
+    source: str,
+    share: Share,
+    *,
+    split: str = "train",
+    seed: int = 0,
+    columns: tuple[str, ...] = (),
+    encoding: TableEncoding | None = None,
+    image_size: int = IMAGE_SIZE,
+    image_channels: int | None = None,
+    bad_shards: str = STOP,
+) -> Iterator[Iterable[Block]]:
+    """The same blocks for processes that take portions of them in turns: shards, files or blocks.
+
+    Portions come in the order of the rows and may have none. What is left out may be told by several processes.
+    """
+    size = image_size
+    if source in BUILTIN:
+        yield from own_blocks(load(source, split=split, seed=seed).x, share)
+    elif found := picture_shards(source):
+        for shard in found[share.rank :: share.count]:
+            yield _shard_blocks([shard], size, image_channels or 3, bad_shards)
+    elif tables := table_shards(source, ShardReading(bad=bad_shards)):
+        for some in table_portions(tables, columns, encoding=encoding, share=share):
+            yield (Block(table.x, ids=table.ids) for table in some)
+        yield [Block(np.empty((0, 0)), skipped=tuple(tables.skipped))]
+    elif (path := _existing(source)).is_dir():
+        for folder in folder_blocks(path, size=size, channels=image_channels, share=share):
+            yield [Block(folder.images.reshape(len(folder.images), -1), folder.paths, folder.skipped)]
+    else:
+        for table in file_blocks(path, columns, encoding=encoding, share=share):
+            yield [Block(table.x, ids=table.ids)]
+
+
+def extent(source: str) -> str:
+    """What there is of a source on this machine, as far as that can be seen without reading it."""
+    if source in BUILTIN:
+        return source
+    if is_shards(source):
+        sizes = [_size(shard) for shard in list_shards(source)]
+    elif Path(source).is_dir():
+        sizes = [_size(Shard(str(path))) for _, path in list_pictures(Path(source)).files]
+    elif Path(source).exists():
+        sizes = [_size(Shard.at(source))]
+    else:
+        return f"no {source}"
+    return f"{len(sizes)} file{'s' * (len(sizes) != 1)} of {sum(sizes):,} bytes in {source}"
+
+
+def _size(shard: Shard) -> int:
+    try:
+        return shard.size
+    except OSError:  # said by who reads it
+        return 0
+
+
+def own_blocks(x: NDArray[Any], share: Share) -> Iterator[Iterable[Block]]:
+    """Blocks of rows in memory that a process takes in its turn."""
+    for start in range(share.rank * _BLOCK, len(x), share.count * _BLOCK):
+        yield [Block(x[start : start + _BLOCK])]
 
 
 def picture_shards(source: str) -> list[Shard]:
@@ -273,7 +342,6 @@ def _hold_pictures(shards: Sequence[Shard]) -> bool:
 def _shard_blocks(shards: Sequence[Shard], size: int, channels: int, bad: str) -> Iterator[Block]:
     """Pictures of shards, so many at a time; the last block may have none and says what was left out."""
     pictures, names, skipped = list[NDArray[Any]](), list[str](), list[tuple[str, str]]()
-    some = False
     for name, picture in read_pictures(shards, size, channels, bad=bad):
         if isinstance(picture, Unreadable):
             skipped.append((name, str(picture)))
@@ -282,10 +350,7 @@ def _shard_blocks(shards: Sequence[Shard], size: int, channels: int, bad: str) -
         names.append(name)
         if len(pictures) == _BLOCK:
             yield Block(np.stack(pictures), names, tuple(skipped))
-            some = True
             pictures, names, skipped = [], [], []
-    if not some and not pictures:
-        raise DataError(f"there is no picture in {shards[0].place}{' and the other shards' if shards[1:] else ''}")
     if pictures or skipped:
         rows = np.stack(pictures) if pictures else np.empty((0, size * size * channels), np.uint8)
         yield Block(rows, names, tuple(skipped))

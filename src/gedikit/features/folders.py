@@ -15,6 +15,7 @@ from gedikit.data.folder import Progress, Skipped, folder_blocks, list_pictures,
 from gedikit.errors import DataError, StorageError
 from gedikit.features.base import FeatureNetwork
 from gedikit.features.embedding import BATCH, embedder, named_network
+from gedikit.processes import WHOLE, Share
 from gedikit.storage import damaged, read_tensors, write_tensors
 
 _KIND = "file of features"
@@ -91,12 +92,17 @@ def embed_folder(
 
 
 def feature_blocks(
-    root: str | Path, network: str | FeatureNetwork, *, device: str = "auto", block: int = BATCH
+    root: str | Path,
+    network: str | FeatureNetwork,
+    *,
+    device: str = "auto",
+    block: int = BATCH,
+    share: Share = WHOLE,
 ) -> Iterator[PictureFeatures]:
     """The same some pictures at a time: a folder larger than memory is never held whole."""
     chosen = named_network(network)
     features = embedder(chosen, device)
-    for some in folder_blocks(Path(root), size=chosen.size, channels=3, block=block):
+    for some in folder_blocks(Path(root), size=chosen.size, channels=3, block=block, share=share):
         yield PictureFeatures(features(some.images), sketches(some.images), some.paths, some.skipped)
 
 

@@ -134,10 +134,10 @@ def fit(
 def _about(plan: Plan, x: Rows) -> dict[str, str]:
     """What several processes must have in common."""
     return {
-        "gedikit": __version__,
-        "torch": torch.__version__,
-        "data of": f"{len(x)} rows × {x.shape[1]} columns with digest {fingerprint(x)}",
-        "a plan with digest": hashlib.sha256(json.dumps(plan.tree()).encode()).hexdigest()[:16],
+        "gedikit": f"gedikit {__version__}",
+        "torch": f"torch {torch.__version__}",
+        "data": f"data of {len(x)} rows × {x.shape[1]} columns with digest {fingerprint(x)}",
+        "plan": f"a plan with digest {hashlib.sha256(json.dumps(plan.tree()).encode()).hexdigest()[:16]}",
     }
 
 
