@@ -271,13 +271,6 @@ def test_a_run_of_another_plan_does_not_count(place):
     assert row.split(" | ")[5] == "another"
 
 
-def test_textures_fall_as_natural_images_do():
-    made = image_measures.texture_images(200, (32, 32, 3), seed=0).astype(float)
-    amplitude = np.abs(np.fft.fft2(made - made.mean((1, 2), keepdims=True), axes=(1, 2))).mean((0, 3))
-    assert amplitude[0, 2] / amplitude[0, 8] == pytest.approx(4, rel=0.1)
-    assert np.corrcoef(made[..., 0].ravel(), made[..., 1].ravel())[0, 1] == pytest.approx(0.81 / 0.97, abs=0.03)
-
-
 def test_the_gaussian_of_pixels_is_one():
     x = np.random.default_rng(0).integers(0, 256, (500, 6)).astype(np.uint8)
     data = sources.Dataset("some", x)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from gedikit.evaluation import MADE_IMAGES
 from gedikit.paper.reproduce.image_baselines import COMPONENTS, stored_baselines
-from gedikit.paper.reproduce.image_measures import BATCHES, MADE, SCORES
+from gedikit.paper.reproduce.image_measures import BATCHES, SCORES
 from gedikit.paper.reproduce.image_runs import ImageFit, Place, learns_density, read_json, title_of
 from gedikit.paper.reproduce.page import ResultTable, Section, write_page
 from gedikit.paper.reproduce.paper import (
@@ -259,7 +260,9 @@ def verdict(first: Sequence[float], second: Sequence[float], *, smaller: bool = 
 def _ood_table(place: Place, data: str, groups: Sequence[Group]) -> ResultTable:
     others = [other for trained, other in IMAGE_OOD if trained == data]
     measured = [name for group in groups for name in _outside(group)]
-    columns = [other for other in dict.fromkeys([*others, *measured]) if other not in MADE] + list(MADE)
+    columns = [other for other in dict.fromkeys([*others, *measured]) if other not in MADE_IMAGES] + list(
+        MADE_IMAGES
+    )
     rows = []
     for group in groups:
         if not any(group.values("ood", f"{other}, {SCORES[0]}") for other in columns):
