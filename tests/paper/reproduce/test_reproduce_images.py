@@ -240,9 +240,25 @@ def test_everything_is_measured_once_and_written_into_tables(place, monkeypatch)
     assert "| Gaussian of pixels | log p(x) | – | 0.61 |" in markdown["ood"]
     assert "abc1234" in markdown["images"]
     assert (place.runs.parent / "samples-cifar10.png").exists()
+    assert "| svhn | SwAV | – | – (20) | 0.21 ± 0.01 | – |" in markdown["images"]
+    assert "| SwAV | gradient, paper | 0.62 | 0.51 |" in markdown["ood"]
+    assert "| SwAV | log p(x) | – | – | – | – | – | – | – | not fitted |" in markdown["ood"]
     before = (stored.path / "ood.json").stat().st_mtime_ns
     images.reproduce_ood(Selection(), place, QUIET)
     assert (stored.path / "ood.json").stat().st_mtime_ns == before
+
+
+def test_what_is_missing_stands_above_the_table_with_the_command_that_makes_it(place):
+    image_measures.measure(image_measures.open_run(ASKED, place), "clusters", place)
+    page = images.reproduce(Selection(), place, QUIET, measured=False).with_suffix(".md")
+    (row,) = (line for line in page.read_text().splitlines() if line.startswith("| cifar10 | JEM 400, 401;"))
+    _, unfitted, unmeasured, unsampled, command = row.strip("| ").split(" | ")
+    assert unfitted.startswith("JEM 400, 401; Barlow Twins 401, 402; SwAV 400, 401, 402;")
+    assert (unmeasured, unsampled) == ("Barlow Twins 400", "Barlow Twins 400; GEDI 400")
+    assert command == "gedikit reproduce images --data cifar10"
+    assert "| cifar10 | Barlow Twins | (400) | 1 (200) | 0.17 ± 0.04 | – |" in page.read_text()
+    probes = images.reproduce_probe(Selection(), place, QUIET, measured=False).with_suffix(".md").read_text()
+    assert "gedikit reproduce images --data cifar10; gedikit reproduce probe --data cifar10" in probes
 
 
 def test_a_fit_that_diverges_is_a_row_with_its_iteration(place, monkeypatch):
