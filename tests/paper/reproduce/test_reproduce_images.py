@@ -255,10 +255,11 @@ def test_what_is_missing_stands_above_the_table_with_the_command_that_makes_it(p
     _, unfitted, unmeasured, unsampled, command = row.strip("| ").split(" | ")
     assert unfitted.startswith("JEM 400, 401; Barlow Twins 401, 402; SwAV 400, 401, 402;")
     assert (unmeasured, unsampled) == ("Barlow Twins 400", "Barlow Twins 400; GEDI 400")
-    assert command == "gedikit reproduce images --data cifar10"
+    assert command == "`gedikit reproduce images --data cifar10`"
+    assert "<code>gedikit reproduce images --data cifar10</code>" in page.with_suffix(".html").read_text()
     assert "| cifar10 | Barlow Twins | (400) | 1 (200) | 0.17 ± 0.04 | – |" in page.read_text()
     probes = images.reproduce_probe(Selection(), place, QUIET, measured=False).with_suffix(".md").read_text()
-    assert "gedikit reproduce images --data cifar10; gedikit reproduce probe --data cifar10" in probes
+    assert "`gedikit reproduce images --data cifar10`; `gedikit reproduce probe --data cifar10`" in probes
 
 
 def test_a_fit_that_diverges_is_a_row_with_its_iteration(place, monkeypatch):
@@ -282,7 +283,7 @@ def test_a_run_of_another_plan_does_not_count(place):
     tree["config"]["optimiser"]["learning_rate"] *= 2
     path.write_text(json.dumps(tree))
     text = images.reproduce(Selection(), place, QUIET, measured=False).with_suffix(".md").read_text()
-    assert "| cifar10 | Barlow Twins |" in text and "| cifar10 | GEDI |" not in text
+    assert "| cifar10 | Barlow Twins | (400) |" in text and "| cifar10 | GEDI | – |" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| cifar10-gedi-400 |"))
     assert row.split(" | ")[5] == "another"
 

@@ -27,6 +27,7 @@ from gedikit.report.style import INK, new_figure, png
 _NONE = "–"
 _PAPERS = ("svhn", "cifar10", "cifar100")
 _NOT_FITTED, _NOT_MEASURED = "not fitted", "not measured"
+_NAMED = {"clusters": "clusters", "samples": "samples", "probe": "probes", "ood": "other images"}
 _DRAWN = ("barlow-twins", "swav", "gedi-no-gen", "gedi")
 _SCORE_TITLES = {
     "log_density": "log p(x)",
@@ -209,11 +210,11 @@ def _missing(
         for what in measurements:
             there = [a for a in fits if a.data == data and place.stored(a).failed_at is None]
             cells.append(_listed([asked for asked in there if place.stored(asked).measured(what) is None]))
-        commands = [f"gedikit reproduce images --data {data}"] if unfitted or page == "images" else []
-        commands += [f"gedikit reproduce {page} --data {data}"] if page != "images" else []
+        pages = ["images", page] if unfitted else [page]
+        commands = [f"`gedikit reproduce {name} --data {data}`" for name in dict.fromkeys(pages)]
         if any(cell != _NONE for cell in cells[1:]):
             rows.append([*cells, "; ".join(commands)])
-    head = ["data", "not fitted", *(f"fitted, {what} not measured" for what in measurements), "made by"]
+    head = ["data", "not fitted", *(f"fitted, {_NAMED[what]} not measured" for what in measurements), "made by"]
     return [Section("What is missing", _ABOUT_MISSING, ResultTable(head, rows))] if rows else []
 
 
