@@ -22,10 +22,13 @@ from collections.abc import Iterator
 import jaxtyping
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from gedikit import GEDI
 from gedikit.data.toy import moons
 
+settings.register_profile("gedikit", deadline=None)  # a busy machine passes too
+settings.load_profile("gedikit")
 torch.set_num_threads(1)
 _state = TemporaryDirectory(prefix="gedikit-state-")  # what tests give to --import is not for this user to keep
 os.environ["XDG_STATE_HOME"] = _state.name
