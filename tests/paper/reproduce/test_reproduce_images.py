@@ -324,5 +324,8 @@ def test_a_pretrained_model_is_opened_by_name(place, monkeypatch):
     assert (model.predict(test.x) == opened.fitted.labels(test.x)).all()
     assert model.score_samples(test.x) == pytest.approx(opened.fitted.log_density(test.x), rel=1e-4, abs=1e-4)
     assert model.sample(3)[0].shape == (3, 3072)
-    with pytest.raises(UsageError, match=r"no pretrained model 'svhn': .* has cifar10\..*GEDIKIT_WEIGHTS"):
+    with pytest.raises(UsageError, match=r"model 'svhn': .* has cifar10\..*--pretrained.*GEDIKIT_WEIGHTS"):
         gedikit.load_pretrained("svhn")
+    monkeypatch.setenv("GEDIKIT_WEIGHTS", str(folder / "none"))
+    with pytest.raises(UsageError, match=r"there are no weights in .*none\..*of the repository"):
+        gedikit.load_pretrained("cifar10")
