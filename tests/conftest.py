@@ -23,12 +23,15 @@ from pathlib import Path
 import jaxtyping
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from forked import Group
 from gedikit import GEDI
 from gedikit.data.toy import moons
 from promises import Promise, table
 
+settings.register_profile("gedikit", deadline=None)  # a busy machine passes too
+settings.load_profile("gedikit")
 torch.set_num_threads(1)
 _promises: list[Promise] = []
 _state = TemporaryDirectory(prefix="gedikit-state-")  # what tests give to --import is not for this user to keep

@@ -121,6 +121,18 @@ def test_predictions_are_what_every_question_alone_says(name, fitted):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_gradients_come_with_what_is_said_without_them(name, fitted):
+    model, x = fitted(name).fitted_, CASES[name][1]
+    beyond = x if x.dtype == np.uint8 else x * 3
+    with_gradients, without = list(model.evaluate_with_gradients(beyond)), list(model.evaluate(beyond))
+    for (scores, density, gradient), (same_scores, same_density) in zip(with_gradients, without, strict=True):
+        torch.testing.assert_close(scores, same_scores)
+        torch.testing.assert_close(density, same_density)
+        torch.testing.assert_close(gradient, model.network.score(model.to_scaled(beyond)))
+        assert not (scores.requires_grad or density.requires_grad)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_a_fit_leaves_the_predictions_of_its_rows(name, fitted):
     model, x = fitted(name).fitted_, CASES[name][1]
     said = model.training_predictions

@@ -29,11 +29,14 @@ def load_pretrained(name: str, device: str = "auto") -> "GEDI":
     path = folder / f"{name}.safetensors"
     if not path.is_file():
         known = sorted(file.stem for file in folder.glob("*.safetensors"))
-        there = f"{folder} has {', '.join(known)}" if known else f"there are no weights in {folder}"
-        raise UsageError(
-            f"no pretrained model {name!r}: {there}. They are in results/images/weights of the repository, not in "
-            f"the installed package; set {WEIGHTS} to the folder that holds {name}.safetensors"
+        there = (
+            f"{folder} has {', '.join(known)}. `gedikit reproduce images --data NAME --method gedi` fits others on "
+            f"a GPU, and with --pretrained writes them; {WEIGHTS} names another folder"
+            if known
+            else f"there are no weights in {folder}. They are in results/images/weights of the repository, not in "
+            f"the installed package; set {WEIGHTS} to that folder"
         )
+        raise UsageError(f"no pretrained model {name!r}: {there}")
     model = GEDI.load(path, device)
     fitted = model.fitted_
     fitted.reference, fitted.buffer = fitted.reference.float(), fitted.buffer.float()

@@ -211,7 +211,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(extractor, tmp_path):
         image_statistics(images[:1], extractor, images="one")
     with pytest.raises(UsageError, match="at least 1, not 0"):
         image_statistics(images, extractor, images="none", batch_size=0)
-    with pytest.raises(DataError, match="there is no TorchScript file"):
+    with pytest.raises(UsageError, match="FID needs the Inception network"):
         Inception(tmp_path / "missing.pt")
     (tmp_path / "text.pt").write_text("no network")
     with pytest.raises(DataError, match="damaged or not a TorchScript file"):

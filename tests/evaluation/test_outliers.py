@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
 from gedikit.errors import DataError, UsageError
 from gedikit.evaluation import (
+    MADE_IMAGES,
     SCORES,
     confidence,
     constant_images,
@@ -13,6 +15,8 @@ from gedikit.evaluation import (
     interpolated_images,
     noise_images,
     ood_metrics,
+    ood_scores,
+    texture_images,
     typicality,
 )
 
@@ -134,3 +138,39 @@ def test_interpolated_images_are_means_of_two_different_ones():
     assert (interpolated_images(apart, 3) == 127).all()  # never an image with itself
     with pytest.raises(DataError, match="at least two images, not 1"):
         interpolated_images(images[:1], 0)
+
+
+def test_textures_fall_as_natural_images_do():
+    made = texture_images(200, (32, 32, 3), seed=0).astype(float)
+    amplitude = np.abs(np.fft.fft2(made - made.mean((1, 2), keepdims=True), axes=(1, 2))).mean((0, 3))
+    assert amplitude[0, 2] / amplitude[0, 8] == pytest.approx(4, rel=0.1)
+    assert np.corrcoef(made[..., 0].ravel(), made[..., 1].ravel())[0, 1] == pytest.approx(0.81 / 0.97, abs=0.03)
+
+
+def test_made_images_are_as_many_and_as_large_as_those_they_are_made_for():
+    images = noise_images(7, (8, 12, 3), seed=5)
+    for name, make in MADE_IMAGES.items():
+        made = make(images, 0)
+        assert made.shape == images.shape and made.dtype == np.uint8, name
+        assert not np.array_equal(made, make(images, 1)), name
+
+
+def test_every_score_is_made_from_blocks_of_what_a_model_says():
+    rng = np.random.default_rng(0)
+    logits, log_density = rng.normal(size=(7, 3)), rng.normal(size=7)
+    gradients = rng.normal(size=(7, 4)).astype(np.float32)
+    blocks = [
+        (torch.tensor(logits[rows]), torch.tensor(log_density[rows]), torch.tensor(gradients[rows]))
+        for rows in (slice(0, 5), slice(5, 7))
+    ]
+    training = rng.normal(size=9)
+    found = ood_scores(blocks, training)
+    assert set(found) == set(SCORES)
+    assert found["log_density"].tolist() == log_density.tolist()
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    assert found["confidence"] == pytest.approx(shares.max(1))
+    assert found["gradient_norm"] == pytest.approx(-np.sqrt(np.square(gradients.astype(float)).sum(1)))
+    assert found["typicality"] == pytest.approx(-np.abs(log_density - np.median(training)))
+    runaway = [(blocks[0][0], blocks[0][1] * float("inf"), blocks[0][2])]
+    with pytest.raises(DataError, match="log-densities are not finite"):
+        ood_scores(runaway, training)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
+from gedikit.cli.reproductions import reproductions
 from gedikit.cli.request import (
     BadShards,
     FitRequest,
@@ -18,7 +19,6 @@ from gedikit.cli.request import (
     asking_for,
 )
 from gedikit.cli.rule_commands import add_rule_commands
-from gedikit.cli.tasks import add_tasks
 
 _BY_SEVERAL = ("fit", "predict")  # commands that processes of torchrun run together
 
@@ -258,7 +258,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             help="How well the data is told apart from these: a built-in image set, a file or folder of images, "
-            "noise, constant or interpolated; may be repeated.",
+            "noise, texture, constant or interpolated; may be repeated.",
             metavar="DATA",
         ),
     ] = None,
@@ -349,241 +349,7 @@ def theory(seed: Seed = 0) -> None:
         raise typer.Exit(1)
 
 
-reproductions = typer.Typer(no_args_is_help=True, help="Repeat the paper's experiments: its figures next to ours.")
 app.add_typer(reproductions, name="reproduce")
-Seeds = Annotated[int, typer.Option(help="Fits of every method, each with its own seed.", metavar="N")]
-FirstSeed = Annotated[int, typer.Option(help="The first seed.", metavar="N")]
-Workers = Annotated[
-    int | None, typer.Option(help="Processes.", metavar="N", show_default="one per core, one on a GPU")
-]
-Iterations = Annotated[int, typer.Option(help="Training iterations; 0 takes those of each recipe.", metavar="N")]
-
-
-@reproductions.command("toy")
-def reproduce_toy(
-    out: Annotated[
-        Path, typer.Option(help="Directory; finished fits there are not repeated.", metavar="DIR")
-    ] = Path("runs/reproduce-toy"),
-    seeds: Seeds = 5,
-    first_seed: FirstSeed = 300,
-    iters: Iterations = 0,
-    workers: Workers = None,
-    device: Device = "auto",
-    all_printed: Annotated[
-        bool,
-        typer.Option("--all-printed", help="The other methods as printed, too, not just GEDI.", metavar=""),
-    ] = False,
-) -> None:
-    """Moons and circles: seven methods, GEDI as printed and by default, with the paper's tables and figures."""
-    from rich.console import Console
-
-    from gedikit.paper.reproduce import toy
-    from gedikit.paper.reproduce.running import Request
-
-    request = Request(out, seeds, first_seed, iters, device, workers)
-    typer.echo(toy.reproduce(request, Console(stderr=True), all_printed=all_printed))
-
-
-@reproductions.command("sensitivity")
-def reproduce_sensitivity(
-    out: Annotated[
-        Path, typer.Option(help="Directory; finished fits there are not repeated.", metavar="DIR")
-    ] = Path("runs/reproduce-sensitivity"),
-    method: Annotated[str, typer.Option(help="gedi or gedi-as-printed.", metavar="NAME")] = "gedi",
-    seeds: Seeds = 5,
-    first_seed: FirstSeed = 300,
-    iters: Iterations = 0,
-    workers: Workers = None,
-    device: Device = "auto",
-) -> None:
-    """The weights of invariance and prior over {0, 10, …, 50}², as heat maps of the NMI."""
-    from rich.console import Console
-
-    from gedikit.paper.reproduce import sensitivity
-    from gedikit.paper.reproduce.running import Request
-
-    request = Request(out, seeds, first_seed, iters, device, workers)
-    typer.echo(sensitivity.reproduce(request, method, Console(stderr=True)))
-
-
-@reproductions.command("addition")
-def reproduce_addition(
-    out: Annotated[
-        Path, typer.Option(help="Directory; finished fits there are not repeated.", metavar="DIR")
-    ] = Path("runs/reproduce-addition"),
-    examples: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Number of examples: 100, 1000 or (with --digits 1) 10000; may be repeated.",
-            metavar="N",
-            show_default="all of them",
-        ),
-    ] = None,
-    digits: Annotated[
-        int,
-        typer.Option(
-            help="Digits of the numbers that are added: 1 as in the paper; 2 and 3 need the extra symbolic.",
-            metavar="N",
-        ),
-    ] = 1,
-    seeds: Seeds = 5,
-    first_seed: FirstSeed = 300,
-    iters: Iterations = 0,
-    workers: Workers = None,
-    device: Device = "auto",
-    printed: Annotated[
-        bool, typer.Option("--printed", help="The paper's recipe as printed, too.", metavar="")
-    ] = False,
-) -> None:
-    """Digits from sums: each example is three MNIST images with a + b = c. Needs MNIST (gedikit data get mnist)."""
-    from rich.console import Console
-
-    from gedikit.paper.reproduce import addition
-    from gedikit.paper.reproduce.running import Request
-    from gedikit.paper.reproduce.sums import Sums
-
-    request = Request(out, seeds, first_seed, iters, device, workers)
-    sums = Sums(digits)
-    typer.echo(addition.reproduce(request, Console(stderr=True), examples or [], sums, printed=printed))
-
-
-ImageSets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data", help="svhn, cifar10, cifar100, mnist or fashion-mnist; may be repeated.", metavar="NAME"
-    ),
-]
-ImageMethods = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--method",
-        help="jem, barlow-twins, swav, gedi-no-gen, gedi, gedi-two-stage or gedi-as-printed; may be repeated.",
-        metavar="NAME",
-    ),
-]
-ImageSeeds = Annotated[list[int] | None, typer.Option("--seed", help="A seed; may be repeated.", metavar="N")]
-ImageResults = Annotated[
-    Path, typer.Option(help="Directory of the tables, with stored runs in runs/ below it.", metavar="DIR")
-]
-Minutes = Annotated[
-    float,
-    typer.Option(help="Stop after so long; the same command goes on.", metavar="N", show_default="no limit"),
-]
-Commit = Annotated[
-    str, typer.Option(help="What figures are said to be of.", metavar="NAME", show_default="that of the checkout")
-]
-Measured = Annotated[
-    bool,
-    typer.Option("--measure/--no-measure", help="Measure what was not, or take what is there.", metavar=""),
-]
-Small = Annotated[
-    bool, typer.Option("--small", help="Small networks, to try the command on a CPU.", metavar="", hidden=True)
-]
-
-
-@reproductions.command("images")
-def reproduce_images(
-    out: ImageResults = Path("runs/reproduce-images"),
-    data: ImageSets = None,
-    method: ImageMethods = None,
-    seed: ImageSeeds = None,
-    epochs: Annotated[
-        int, typer.Option(help="Passes over the data; 0 takes those planned for it.", metavar="N")
-    ] = 0,
-    minutes: Minutes = 0.0,
-    device: Device = "auto",
-    commit: Commit = "",
-    unfinished: Annotated[Path, typer.Option(help="Where runs are that are not finished.", metavar="DIR")] = Path(
-        "runs/unfinished"
-    ),
-    listed: Annotated[
-        bool, typer.Option("--list", help="Only say what is planned and what is stored.", metavar="")
-    ] = False,
-    checked: Annotated[
-        bool,
-        typer.Option(
-            "--check-losses", help="Only repeat the first 50 iterations of stored runs and compare.", metavar=""
-        ),
-    ] = False,
-    pretrained: Annotated[
-        bool,
-        typer.Option("--pretrained", help="Only write the models that gedikit.load_pretrained opens.", metavar=""),
-    ] = False,
-    fitted: Annotated[
-        bool, typer.Option("--fit/--no-fit", help="Fit what is not stored, or take what is there.", metavar="")
-    ] = True,
-    measured: Measured = True,
-    small: Small = False,
-) -> None:
-    """SVHN, CIFAR-10 and CIFAR-100: clusters and samples of five methods, GEDI also as printed.
-
-    Fits, then measures from stored weights, then writes the table; stopped anywhere, the same command goes on.
-    """
-    from rich.console import Console
-
-    from gedikit.paper.reproduce import images
-
-    told = Console(stderr=True)
-    place = images.place(out, unfinished, device, minutes, commit)
-    chosen = images.Selection(data or (), method or (), seed or (), epochs, small)
-    if listed:
-        images.show_states(chosen, place, Console())
-        return
-    if checked:
-        if not images.check_stored(chosen, place, told):
-            raise typer.Exit(1)
-        return
-    if pretrained:
-        images.write_pretrained(chosen, place, told)
-        return
-    if fitted and not images.fit_missing(chosen, place, told):
-        return
-    typer.echo(images.reproduce(chosen, place, told, measured=measured))
-
-
-@reproductions.command("ood")
-def reproduce_ood(
-    out: ImageResults = Path("runs/reproduce-images"),
-    data: ImageSets = None,
-    method: ImageMethods = None,
-    seed: ImageSeeds = None,
-    minutes: Minutes = 0.0,
-    device: Device = "auto",
-    commit: Commit = "",
-    measured: Measured = True,
-) -> None:
-    """Other images told apart by the fits of `gedikit reproduce images`: the paper's score and three others."""
-    from rich.console import Console
-
-    from gedikit.paper.reproduce import images
-
-    place = images.place(out, Path(), device, minutes, commit)
-    chosen = images.Selection(data or (), method or (), seed or ())
-    typer.echo(images.reproduce_ood(chosen, place, Console(stderr=True), measured=measured))
-
-
-@reproductions.command("probe")
-def reproduce_probe(
-    out: ImageResults = Path("runs/reproduce-images"),
-    data: ImageSets = None,
-    method: ImageMethods = None,
-    seed: ImageSeeds = None,
-    minutes: Minutes = 0.0,
-    device: Device = "auto",
-    commit: Commit = "",
-    measured: Measured = True,
-) -> None:
-    """A linear classifier and neighbours on the features of the fits of `gedikit reproduce images`."""
-    from rich.console import Console
-
-    from gedikit.paper.reproduce import images
-
-    place = images.place(out, Path(), device, minutes, commit)
-    chosen = images.Selection(data or (), method or (), seed or ())
-    typer.echo(images.reproduce_probe(chosen, place, Console(stderr=True), measured=measured))
-
-
-add_tasks(reproductions)
 add_rule_commands(app)
 app.add_typer(image_data, name="data")
 

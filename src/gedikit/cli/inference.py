@@ -35,6 +35,7 @@ from gedikit.data import sources
 from gedikit.data.duplicates import near_duplicates
 from gedikit.data.stored import STOP, check_bad
 from gedikit.errors import DataError, UsageError
+from gedikit.evaluation import as_pixels
 from gedikit.fitted import FittedModel, Predictions
 from gedikit.processes import check_alike, each, exchanged, is_first, n_processes, own_share, rank, to_first
 from gedikit.report import ReportData, render
@@ -81,7 +82,7 @@ def sample(
     y = fitted.labels(made)
     config = Run(path).config()
     shape = config.image_shape
-    x: NDArray[Any] = measuring.as_pixels(made) if shape else made
+    x: NDArray[Any] = as_pixels(made) if shape else made
     if ending == ".npz":
         with open_output(output) as file:
             np.savez_compressed(file, x=x.reshape(-1, *shape) if shape else x, y=y)

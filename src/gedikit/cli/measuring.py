@@ -14,21 +14,18 @@ from gedikit.data import sources
 from gedikit.data.official import data_root
 from gedikit.errors import UsageError
 from gedikit.evaluation import (
+    FID_NETWORK,
+    MADE_IMAGES,
     Inception,
     Metric,
+    as_pixels,
     batch_mean_nmi,
+    both_probes,
     clustering_metrics,
-    confidence,
-    constant_images,
     fid_metric,
-    gradient_norm,
     image_statistics,
-    interpolated_images,
-    knn_probe,
-    linear_probe,
-    noise_images,
     ood_metrics,
-    typicality,
+    ood_scores,
 )
 from gedikit.fitted import FittedModel
 from gedikit.report.measured import density_metrics, label_metrics
@@ -36,7 +33,6 @@ from gedikit.runs import Run, is_planned
 from gedikit.training.callbacks import Callback, FitView, Metrics
 from gedikit.views.image_views import scaled
 
-SYNTHETIC = ("noise", "constant", "interpolated")
 _PAPER_BATCH = 100
 _BLOCK = 1000
 
@@ -64,10 +60,9 @@ def probe_metrics(fitted: FittedModel, train: sources.Dataset, test: sources.Dat
     ]
     codes, _ = pd.factorize(np.concatenate([train.y[known[0]], test.y[known[1]]]), sort=True)
     labels = torch.from_numpy(codes.astype(np.int64)).to(fitted.device).split([len(f) for f in features])
-    args = (features[0], labels[0], features[1], labels[1])
-    made = [*linear_probe(*args, seed=seed), *knn_probe(*args)]
-    splits = {"split": test.split, "trained_on": train.split}
-    return [Metric(f.name, f.value, {**f.protocol, **splits}) for f in made]
+    return both_probes(
+        features[0], labels[0], features[1], labels[1], trained_on=train.split, split=test.split, seed=seed
+    )
 
 
 def fid_metrics(
@@ -78,7 +73,7 @@ def fid_metrics(
         raise UsageError("FID compares images, and this data has none")
     if not fitted.models_density:
         raise UsageError(f"{fitted.method!r} learns no density to generate images by")
-    extractor = Inception(inception_path(), fitted.device)
+    extractor = Inception(data_root() / FID_NETWORK, fitted.device)
     reference = image_statistics(
         _pictures(train.x, train.image_shape),
         extractor,
@@ -94,41 +89,20 @@ def fid_metrics(
     return [fid_metric(made, reference, extractor, samples_by=by)]
 
 
-def inception_path() -> Path:
-    path = data_root() / "inception" / "fid_inception_v3.pt"
-    if not path.exists():
-        raise UsageError(
-            f"FID needs the Inception network as TorchScript at {path}: (n, 3, 299, 299) → (n, 2048) features"
-        )
-    return path
-
-
 def outlier_metrics(
     fitted: FittedModel, inside: sources.Dataset, outside: Mapping[str, NDArray[Any]]
 ) -> list[Metric]:
     """How well each score tells the data from other data, given by name."""
     if not fitted.models_density:
         raise UsageError(f"{fitted.method!r} learns no density to tell outliers by")
-    scores = _scores(fitted, inside.x)
+    scores = ood_scores(fitted.evaluate_with_gradients(inside.x), fitted.quantiles)
     metrics = []
     for name, rows in outside.items():
-        others = _scores(fitted, rows)
+        others = ood_scores(fitted.evaluate_with_gradients(rows), fitted.quantiles)
         for score, values in scores.items():
             made = ood_metrics(values, others[score], score=score, inside_name=inside.name, outside_name=name)
             metrics += [Metric(f"{f.name} ({name}, {score})", f.value, f.protocol) for f in made]
     return metrics
-
-
-def _scores(fitted: FittedModel, x: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
-    blocks = [(s.double().softmax(-1).cpu().numpy(), d.cpu().numpy()) for s, d in fitted.evaluate(x)]
-    posterior, log_density = (np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True))
-    norms = [gradient_norm(g.flatten(1).cpu().numpy()) for g in fitted.gradients(x)]
-    return {
-        "log_density": log_density,
-        "confidence": confidence(posterior),
-        "gradient_norm": np.concatenate(norms),
-        "typicality": typicality(log_density, fitted.quantiles),
-    }
 
 
 def outside_rows(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
@@ -136,29 +110,16 @@ def outside_rows(name: str, inside: sources.Dataset, seed: int) -> NDArray[Any]:
     shape = inside.image_shape
     if shape is None:
         raise UsageError("outliers are told from images, and this data has none")
-    if name == "noise":
-        made = noise_images(len(inside.x), shape, seed)
-    elif name == "constant":
-        made = constant_images(len(inside.x), shape, seed)
-    elif name == "interpolated":
-        made = interpolated_images(_pictures(inside.x, shape), seed)
-    else:
-        if name not in sources.BUILTIN and not Path(name).exists():
-            raise UsageError(
-                f"--ood takes {', '.join(SYNTHETIC)}, built-in images, a file or a folder, not {name!r}"
-            )
-        other = sources.load(name, split="test", image_size=shape[0], image_channels=shape[2])
-        if other.image_shape != shape:
-            size = "no images" if other.image_shape is None else f"images of {_size(other.image_shape)}"
-            raise UsageError(f"{name} has {size}; to be told from {inside.name} they must be {_size(shape)}")
-        return other.x
-    return made.reshape(len(made), -1)
-
-
-def as_pixels(x: NDArray[Any]) -> NDArray[np.uint8]:
-    """Generated rows, of data that is bytes, as bytes."""
-    pixels: NDArray[np.uint8] = np.clip(np.rint(x), 0, 255).astype(np.uint8)
-    return pixels
+    if name in MADE_IMAGES:
+        made = MADE_IMAGES[name](_pictures(inside.x, shape), seed)
+        return made.reshape(len(made), -1)
+    if name not in sources.BUILTIN and not Path(name).exists():
+        raise UsageError(f"--ood takes {', '.join(MADE_IMAGES)}, built-in images, a file or a folder, not {name!r}")
+    other = sources.load(name, split="test", image_size=shape[0], image_channels=shape[2])
+    if other.image_shape != shape:
+        size = "no images" if other.image_shape is None else f"images of {_size(other.image_shape)}"
+        raise UsageError(f"{name} has {size}; to be told from {inside.name} they must be {_size(shape)}")
+    return other.x
 
 
 def _size(shape: tuple[int, int, int]) -> str:

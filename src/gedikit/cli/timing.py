@@ -36,7 +36,7 @@ def _show(console: Console, timing: Timing, steps: int, ceiling: float) -> None:
     console.print(table)
     rate, chain = timing.flop / timing.ours, timing.sampling_flop / timing.sampling
     console.print(
-        f"  {rate / 1e12:.3g} TFLOP/s of the network as printed, {rate / ceiling:.0%} of the product's rate; "
+        f"  {rate / 1e12:.3g} TFLOP/s of products that are computed, {rate / ceiling:.0%} of the product's rate; "
         f"sampling {1e3 * timing.sampling / steps:.3g} ms/step, {chain / 1e12:.3g} TFLOP/s, {chain / ceiling:.0%}"
     )
     memory = f", {timing.memory / 2**30:.2f} GiB of its memory" if timing.memory else ""

@@ -11,27 +11,37 @@ from gedikit.evaluation.fid import (
     image_statistics,
     stream_statistics,
 )
-from gedikit.evaluation.inception import Inception
+from gedikit.evaluation.inception import FID_NETWORK, Inception
+from gedikit.evaluation.made_images import (
+    MADE_IMAGES,
+    as_pixels,
+    constant_images,
+    interpolated_images,
+    noise_images,
+    texture_images,
+)
 from gedikit.evaluation.metric import Metric
 from gedikit.evaluation.outliers import (
     SCORES,
     confidence,
-    constant_images,
     gradient_norm,
-    interpolated_images,
-    noise_images,
     ood_metrics,
+    ood_scores,
     typicality,
 )
-from gedikit.evaluation.probes import knn_probe, linear_probe
+from gedikit.evaluation.probes import both_probes, knn_probe, linear_probe
 
 __all__ = [
+    "FID_NETWORK",
+    "MADE_IMAGES",
     "SCORES",
     "Inception",
     "Metric",
     "Statistics",
+    "as_pixels",
     "batch_mean_nmi",
     "best_kde",
+    "both_probes",
     "clustering_accuracy",
     "clustering_metrics",
     "confidence",
@@ -49,6 +59,8 @@ __all__ = [
     "linear_probe",
     "noise_images",
     "ood_metrics",
+    "ood_scores",
     "stream_statistics",
+    "texture_images",
     "typicality",
 ]

@@ -12,10 +12,12 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional
 
-from gedikit.errors import DataError
+from gedikit.errors import DataError, UsageError
 
 RESIZE = "bilinear to 299×299, align_corners=False, antialias=False (torch interpolate)"
 RANGE = "0..255 mapped to (x − 128)/128 after the resize"
+
+FID_NETWORK = "inception/fid_inception_v3.pt"  # where it is looked for, below the data folder
 
 _SIDE = 299
 
@@ -30,7 +32,9 @@ class Inception:
     def __init__(self, path: Path | str, device: torch.device | str = "cpu"):
         path = Path(path)
         if not path.is_file():
-            raise DataError(f"there is no TorchScript file of the Inception network at {path}")
+            raise UsageError(
+                f"FID needs the Inception network as TorchScript at {path}: (n, 3, 299, 299) → (n, 2048) features"
+            )
         content = path.read_bytes()
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.device = torch.device(device)

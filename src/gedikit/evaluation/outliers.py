@@ -1,14 +1,14 @@
 """Telling data of the training distribution from other data by a score that is larger inside.
 
-Figures are computed from exact counts at every distinct score, so ties cost and earn what they should. The built-in
-images are far from any data set, or, as JEM's interpolations (Grathwohl et al., 2020), close to it.
+Figures are computed from exact counts at every distinct score, so ties cost and earn what they should.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from gedikit.errors import DataError, UsageError
 from gedikit.evaluation.metric import Metric
@@ -43,6 +43,26 @@ def typicality(
     """
     median = np.median(training_log_density_quantiles)
     return np.asarray(-np.abs(np.asarray(log_density, np.float64) - median))
+
+
+def ood_scores(
+    blocks: Iterable[tuple[Tensor, Tensor, Tensor]], training_log_density_quantiles: Float[np.ndarray, " q"]
+) -> dict[str, NDArray[np.float64]]:
+    """Every score of `SCORES`, row by row, from blocks of (logits of the clusters, log p, ∂ log p/∂x)."""
+    posteriors, densities, norms = [], [], []
+    for logits, density, gradients in blocks:
+        posteriors.append(logits.double().softmax(-1).cpu().numpy())
+        densities.append(density.double().cpu().numpy())
+        norms.append(gradient_norm(gradients.cpu().numpy()))
+    posterior, log_density = np.concatenate(posteriors), np.concatenate(densities)
+    if not np.isfinite(log_density).all():
+        raise DataError("log-densities are not finite: the weights have run away")
+    return {
+        "log_density": log_density,
+        "confidence": confidence(posterior),
+        "gradient_norm": np.concatenate(norms),
+        "typicality": typicality(log_density, training_log_density_quantiles),
+    }
 
 
 def ood_metrics(
@@ -96,30 +116,6 @@ def ood_metrics(
         Metric(name, value, {"definition": text, "positive": positive, **shared})
         for name, value, text, positive in measures
     ]
-
-
-def noise_images(n: int, shape: Sequence[int], seed: int) -> UInt8[np.ndarray, "n h w c"]:
-    """Images whose every value is uniform in 0..255."""
-    return np.random.default_rng(seed).integers(256, size=(n, *shape), dtype=np.uint8)
-
-
-def constant_images(n: int, shape: Sequence[int], seed: int) -> UInt8[np.ndarray, "n h w c"]:
-    """Images of a single random colour each."""
-    height, width, channels = shape
-    colours = np.random.default_rng(seed).integers(256, size=(n, 1, 1, channels), dtype=np.uint8)
-    return np.tile(colours, (1, height, width, 1))
-
-
-def interpolated_images(images: UInt8[np.ndarray, "n h w c"], seed: int) -> UInt8[np.ndarray, "n h w c"]:
-    """As many means of two different random images, rounded down."""
-    n = len(images)
-    if n < 2:
-        raise DataError(f"interpolation needs at least two images, not {n}")
-    rng = np.random.default_rng(seed)
-    first = rng.integers(n, size=n)
-    second = (first + rng.integers(1, n, size=n)) % n
-    total = images[first].astype(np.uint16) + images[second]
-    return np.asarray(total // 2, np.uint8)
 
 
 def _scores(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -139,6 +139,23 @@ def knn_probe(
     return [Metric("knn_probe", accuracy, protocol)]
 
 
+def both_probes(
+    train_features: Float[Tensor, "n h"],
+    train_labels: Int[Tensor, " n"],
+    test_features: Float[Tensor, "m h"],
+    test_labels: Int[Tensor, " m"],
+    *,
+    trained_on: str,
+    split: str,
+    seed: int,
+    epochs: int = 100,
+) -> list[Metric]:
+    """A linear classifier and the neighbours, with the names of the splits in their protocols."""
+    given = (train_features, train_labels, test_features, test_labels)
+    made = [*linear_probe(*given, seed=seed, epochs=epochs), *knn_probe(*given)]
+    return [Metric(m.name, m.value, {**m.protocol, "split": split, "trained_on": trained_on}) for m in made]
+
+
 def _majority(votes: Int[Tensor, "m k"], n_classes: int) -> Int[Tensor, " m"]:
     """The most frequent class of each row; `votes` come nearest first, and the earliest vote decides ties."""
     k = votes.shape[1]

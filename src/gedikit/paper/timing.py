@@ -41,7 +41,7 @@ class Timing:
     published: dict[str, float]  # seconds an iteration, by how the loop is run
     ours: float
     sampling: float  # seconds for all SGLD steps of an iteration
-    flop: float  # of an iteration, for the network as it is defined
+    flop: float  # of an iteration, those that are computed
     sampling_flop: float
     start: float  # seconds until the first captured iteration
     memory: int  # bytes of the device
@@ -129,13 +129,15 @@ def sampler(ready: Setup, state: TrainState) -> Callable[[], object]:
 
 
 def forward_flop(plan: Plan) -> float:
-    """Of one image through the network as it is defined: two operations a product."""
+    """Of one image, two operations a product, those that are computed: a 3×3 convolution that a 2×2 mean follows is
+    a 4×4 one with stride 2."""
     encoder = plan.config.encoder
     assert isinstance(encoder, ResNet8Encoder)
     height, across, channels = plan.config.data.image_shape
     pixels, f = height * across, encoder.width
-    stem = pixels * 9 * channels * f + pixels // 4 * channels * f
-    inner = 9 * f * f * (pixels + 2 * pixels // 4 + 4 * pixels // 16)
+    half, quarter = pixels // 4, pixels // 16
+    stem = pixels * 9 * channels * f + half * channels * f
+    inner = f * f * (16 * half + 9 * half + 16 * quarter + 4 * 9 * quarter)
     return 2.0 * (stem + inner + 4 * f * f + f * _CLUSTERS)
 
 

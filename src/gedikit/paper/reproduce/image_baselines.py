@@ -14,7 +14,7 @@ from rich.console import Console
 from sklearn.cluster import KMeans
 
 from gedikit.data import sources
-from gedikit.paper.reproduce.image_measures import Extent, auroc, clusters_against, other_images, probes
+from gedikit.paper.reproduce.image_measures import Extent, auroc, clusters_against, other_images, probed
 from gedikit.paper.reproduce.image_runs import Place, head_commit, images, read_json
 from gedikit.storage import write_text
 from gedikit.training.devices import resolve_device
@@ -89,7 +89,7 @@ def _of_clusters(pixels: Pixels, place: Place) -> dict[str, Any]:  # noqa: ARG00
 def _of_probe(pixels: Pixels, place: Place) -> dict[str, Any]:
     device = resolve_device(place.device)
     train, test = (torch.from_numpy(pixels.components(d.x)).to(device) for d in (pixels.train, pixels.test))
-    return probes(train, test, pixels.train, pixels.test, Extent())
+    return probed(train, test, pixels.train, pixels.test, Extent())
 
 
 def _of_other_images(pixels: Pixels, place: Place) -> dict[str, Any]:  # noqa: ARG001

@@ -19,24 +19,19 @@ from torch import Tensor
 from gedikit.building import precision
 from gedikit.data import sources
 from gedikit.data.official import OFFICIAL, data_root, is_there
-from gedikit.errors import DataError
 from gedikit.evaluation import (
+    FID_NETWORK,
+    MADE_IMAGES,
     Inception,
-    Metric,
     Statistics,
+    as_pixels,
     batch_mean_nmi,
+    both_probes,
     clustering_metrics,
-    confidence,
-    constant_images,
     fid_metric,
-    gradient_norm,
     image_statistics,
-    interpolated_images,
-    knn_probe,
-    linear_probe,
-    noise_images,
     ood_metrics,
-    typicality,
+    ood_scores,
 )
 from gedikit.fitted import FittedModel
 from gedikit.model import frozen
@@ -46,7 +41,6 @@ from gedikit.storage import write_bytes, write_text
 from gedikit.training.devices import resolve_device
 
 BATCHES = (100, 64)  # over which the paper's NMI may be a mean; 64 is its batch size
-MADE = ("noise", "texture", "constant", "interpolated")
 SCORES = ("log_density", "gradient_norm", "typicality", "confidence")
 _AT_ONCE = 512
 _SHOWN, _A_LINE = 100, 10
@@ -194,25 +188,21 @@ def sample_grid(rows: NDArray[np.uint8], labels: NDArray[np.int64], shape: tuple
     return file.getvalue()
 
 
-def as_pixels(x: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.asarray(np.clip(np.rint(np.nan_to_num(x)), 0, 255), np.uint8)
-
-
 def of_probe(run: Opened, extent: Extent, place: Place) -> Figures:  # noqa: ARG001
     """A linear classifier and the nearest neighbours on frozen features."""
     train, test = (torch.from_numpy(run.fitted.features(d.x)).to(run.fitted.device) for d in (run.train, run.test))
-    return probes(train, test, run.train, run.test, extent)
+    return probed(train, test, run.train, run.test, extent)
 
 
-def probes(
+def probed(
     features: Tensor, test_features: Tensor, train: sources.Dataset, test: sources.Dataset, extent: Extent
 ) -> Figures:
     labels, test_labels = (torch.from_numpy(np.asarray(d.y, np.int64)).to(features.device) for d in (train, test))
-    args = (features, labels, test_features, test_labels)
-    made: list[Metric] = [*linear_probe(*args, seed=0, epochs=extent.probe_epochs), *knn_probe(*args)]
+    splits = {"trained_on": train.split, "split": test.split}
+    made = both_probes(features, labels, test_features, test_labels, **splits, seed=0, epochs=extent.probe_epochs)
     return {
         "figures": _rounded({metric.name: metric.value for metric in made}),
-        "protocol": {"split": test.split, "trained_on": train.split, "epochs": extent.probe_epochs},
+        "protocol": {**splits, "epochs": extent.probe_epochs},
     }
 
 
@@ -220,11 +210,15 @@ def of_other_images(run: Opened, extent: Extent, place: Place) -> Figures:  # no
     """How well each score tells test images from other data sets' and from made ones."""
     some = np.random.default_rng(0).permutation(len(run.train.x))[:_LOOKED_AT]
     log_densities = run.fitted.log_density(run.train.x[np.sort(some)])
-    inside = scores(run.fitted, run.test.x, log_densities)
+
+    def scores(rows: NDArray[np.uint8]) -> dict[str, NDArray[np.float64]]:
+        return ood_scores(run.fitted.evaluate_with_gradients(rows), log_densities)
+
+    inside = scores(run.test.x)
     found: dict[str, float] = {}
     counts: dict[str, int] = {}
     for name, rows in other_images(run.test).items():
-        outside = scores(run.fitted, rows, log_densities)
+        outside = scores(rows)
         counts[name] = len(rows)
         found |= {f"{name}, {score}": auroc(inside[score], outside[score], score, name) for score in SCORES}
     return {
@@ -252,46 +246,8 @@ def other_images(test: sources.Dataset) -> dict[str, NDArray[np.uint8]]:
             other = images(name, "test")
             if other.image_shape == shape:
                 found[name] = other.x
-    made: Mapping[str, NDArray[np.uint8]] = {
-        "noise": noise_images(n, shape, 0),
-        "texture": texture_images(n, shape, 0),
-        "constant": constant_images(n, shape, 0),
-        "interpolated": interpolated_images(test.x[:n].reshape(-1, *shape), 0),
-    }
-    return found | {name: rows.reshape(len(rows), -1) for name, rows in made.items()}
-
-
-def texture_images(n: int, shape: tuple[int, int, int], seed: int) -> NDArray[np.uint8]:
-    """Random fields that show nothing, with amplitudes that fall as 1/f as those of natural images (Field, 1987).
-
-    Channels share most of the field, as colours do.
-    """
-    rng = np.random.default_rng(seed)
-    height, width, channels = shape
-    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None, :])
-    frequency[0, 0] = np.inf
-    shared, own = rng.normal(size=(n, height, width, 1)), rng.normal(size=(n, height, width, channels))
-    spectrum = np.fft.rfft2(0.9 * shared + 0.4 * own, axes=(1, 2)) / frequency[None, :, :, None]
-    field = np.fft.irfft2(spectrum, (height, width), axes=(1, 2))
-    deviation = field.std(axis=(1, 2, 3), keepdims=True)
-    return as_pixels(127.5 + 50 * field / deviation)
-
-
-def scores(
-    fitted: FittedModel, x: NDArray[Any], training_log_density: NDArray[np.float64]
-) -> dict[str, NDArray[np.float64]]:
-    """Every score of each image, larger inside."""
-    blocks = [(s.double().softmax(-1).cpu().numpy(), d.cpu().numpy()) for s, d in fitted.evaluate(x)]
-    posterior, log_density = (np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True))
-    if not np.isfinite(log_density).all():
-        raise DataError("log-densities are not finite: the weights have run away")
-    norms = [gradient_norm(g.flatten(1).cpu().numpy()) for g in fitted.gradients(x)]
-    return {
-        "log_density": log_density,
-        "gradient_norm": np.concatenate(norms),
-        "typicality": typicality(log_density, training_log_density),
-        "confidence": confidence(posterior),
-    }
+    some = test.x[:n].reshape(-1, *shape)
+    return found | {name: make(some, 0).reshape(n, -1) for name, make in MADE_IMAGES.items()}
 
 
 MEASUREMENTS: Mapping[str, Callable[[Opened, Extent, Place], Figures]] = {
@@ -304,7 +260,7 @@ MEASUREMENTS: Mapping[str, Callable[[Opened, Extent, Place], Figures]] = {
 
 @lru_cache(maxsize=1)
 def _inception(device: str) -> Inception:
-    return Inception(data_root() / "inception" / "fid_inception_v3.pt", resolve_device(device))
+    return Inception(data_root() / FID_NETWORK, resolve_device(device))
 
 
 @lru_cache(maxsize=2)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from gedikit.evaluation import MADE_IMAGES
 from gedikit.paper.reproduce.image_baselines import COMPONENTS, stored_baselines
-from gedikit.paper.reproduce.image_measures import BATCHES, MADE, SCORES
+from gedikit.paper.reproduce.image_measures import BATCHES, SCORES
 from gedikit.paper.reproduce.image_runs import ImageFit, Place, learns_density, read_json, title_of
 from gedikit.paper.reproduce.page import ResultTable, Section, write_page
 from gedikit.paper.reproduce.paper import (
@@ -24,6 +25,9 @@ from gedikit.paper.reproduce.paper import (
 from gedikit.report.style import INK, new_figure, png
 
 _NONE = "–"
+_PAPERS = ("svhn", "cifar10", "cifar100")
+_NOT_FITTED, _NOT_MEASURED = "not fitted", "not measured"
+_NAMED = {"clusters": "clusters", "samples": "samples", "probe": "probes", "ood": "other images"}
 _DRAWN = ("barlow-twins", "swav", "gedi-no-gen", "gedi")
 _SCORE_TITLES = {
     "log_density": "log p(x)",
@@ -47,7 +51,7 @@ _PAPER = {"nmi": IMAGE_NMI, "fid": IMAGE_FID, "linear_probe": IMAGE_PROBE}
 
 @dataclass(frozen=True)
 class Group:
-    """The stored fits of one method on one data set."""
+    """The stored fits of one method on one data set; of a method of the paper's tables there may be none."""
 
     place: Place
     data: str
@@ -68,7 +72,7 @@ class Group:
     @property
     def title(self) -> str:
         """The method, and what its name does not tell."""
-        started = "pseudo-labels" in self.place.stored(self.fits[0]).plan.terms
+        started = bool(self.fits) and "pseudo-labels" in self.place.stored(self.fits[0]).plan.terms
         return title_of(self.method) + (", from pseudo-labels on" if started else "")
 
     @property
@@ -77,21 +81,32 @@ class Group:
 
     @property
     def epochs(self) -> str:
-        ours = "/".join(sorted({str(asked.epochs) for asked in self.fits}, key=int))
+        ours = "/".join(sorted({str(asked.epochs) for asked in self.fits}, key=int)) or _NONE
         paper = IMAGE_EPOCHS.get(self.data)
         return f"{ours} ({paper})" if paper else ours
 
     @property
     def seeds(self) -> str:
-        return ", ".join(str(asked.seed) for asked in self.fits)
+        return ", ".join(str(asked.seed) for asked in self.fits) or _NONE
+
+    def seeds_measured(self, what: str) -> str:
+        """The seeds that a row is about; in brackets those that were not measured."""
+        to_do = self._unmeasured(what)
+        return ", ".join(f"({a.seed})" if a in to_do else str(a.seed) for a in self.fits) or _NONE
+
+    def _unmeasured(self, what: str) -> list[ImageFit]:
+        """Fits with weights that were not measured."""
+        stored = [(asked, self.place.stored(asked)) for asked in self.fits]
+        return [asked for asked, run in stored if run.failed_at is None and run.measured(what) is None]
 
     @property
     def commits(self) -> str:
-        return ", ".join(dict.fromkeys(self.place.stored(asked).commit for asked in self.fits))
+        return ", ".join(dict.fromkeys(self.place.stored(asked).commit for asked in self.fits)) or _NOT_FITTED
 
     def measured_at(self, what: str) -> str:
         found = (self.place.stored(asked).measured(what) for asked in self.fits)
-        return ", ".join(dict.fromkeys(made["commit"] for made in found if made is not None)) or _NONE
+        commits = ", ".join(dict.fromkeys(made["commit"] for made in found if made is not None))
+        return commits or (_NOT_MEASURED if self._unmeasured(what) else _NONE)
 
     def paper(self, table: Mapping[str, Sequence[str]]) -> str:
         """The paper's figure for the method; as printed it is that of the method itself."""
@@ -102,12 +117,19 @@ class Group:
 
 
 def grouped(place: Place, fits: Sequence[ImageFit]) -> list[Group]:
-    """Fits of one method side by side; those whose plan is no longer made do not count."""
+    """Fits of one method side by side, and the paper's rows of which there is none.
+
+    Those whose plan is no longer made do not count.
+    """
     counted = [asked for asked in fits if not place.stored(asked).changes(asked)]
-    keys = dict.fromkeys((asked.data, asked.method) for asked in counted)
+    stored = dict.fromkeys((asked.data, asked.method) for asked in counted)
+    sets = dict.fromkeys([*_PAPERS, *(data for data, _ in stored)])
     return [
         Group(place, data, method, [a for a in counted if (a.data, a.method) == (data, method)])
-        for data, method in keys
+        for data in sets
+        for method in dict.fromkeys(
+            [*(COMPARISON if data in _PAPERS else ()), *(method for known, method in stored if known == data)]
+        )
     ]
 
 
@@ -119,9 +141,10 @@ def spread(values: Sequence[float], form: str = ".3f") -> str:
     return mean if len(values) == 1 else f"{mean} ± {format(float(np.std(values)), form)}"
 
 
-def images_page(place: Place, fits: Sequence[ImageFit]) -> Path:
+def images_page(place: Place, fits: Sequence[ImageFit], planned: Sequence[ImageFit]) -> Path:
     groups = grouped(place, fits)
     made = [
+        *_missing("images", ("clusters", "samples"), place, fits, planned),
         Section("Clusters (Table nmi_real, above)", _ABOUT_CLUSTERS, _clusters_table(groups)),
         Section("Samples (Table nmi_real, below)", _ABOUT_SAMPLES, _samples_table(groups)),
         Section("What the paper's text says", _ABOUT_CLAIMS, claims_table(groups)),
@@ -131,14 +154,14 @@ def images_page(place: Place, fits: Sequence[ImageFit]) -> Path:
     return write_page(place.runs.parent, "images", "SVHN, CIFAR-10, CIFAR-100: clusters and samples", made)
 
 
-def probe_page(place: Place, fits: Sequence[ImageFit]) -> Path:
+def probe_page(place: Place, fits: Sequence[ImageFit], planned: Sequence[ImageFit]) -> Path:
     head = ["data", "method", "seeds", "epochs", "linear probe, paper", "linear probe", "standardised", "kNN"]
     names = ("linear_probe", "linear_probe_standardised", "knn_probe")
     rows, groups = [], grouped(place, fits)
     for group in groups:
         rows.append(
             [
-                *(group.data, group.title, group.seeds, group.epochs, group.paper(IMAGE_PROBE)),
+                *(group.data, group.title, group.seeds_measured("probe"), group.epochs, group.paper(IMAGE_PROBE)),
                 *(group.spread("probe", name) for name in names),
                 *(group.commits, group.measured_at("probe")),
             ]
@@ -153,24 +176,54 @@ def probe_page(place: Place, fits: Sequence[ImageFit]) -> Path:
         place.runs.parent,
         "probe",
         "SVHN, CIFAR-10, CIFAR-100: probes",
-        [Section("Frozen features (Table acc)", _ABOUT_PROBES, table)],
+        [
+            *_missing("probe", ("probe",), place, fits, planned),
+            Section("Frozen features (Table acc)", _ABOUT_PROBES, table),
+        ],
     )
 
 
-def ood_page(place: Place, fits: Sequence[ImageFit]) -> Path:
+def ood_page(place: Place, fits: Sequence[ImageFit], planned: Sequence[ImageFit]) -> Path:
     groups = grouped(place, fits)
-    made = []
+    made = [*_missing("ood", ("ood",), place, fits, planned), Section("Scores", _ABOUT_OOD)]
     for data in dict.fromkeys(group.data for group in groups):
         some = [group for group in groups if group.data == data]
-        made.append(Section(f"Trained on {data}", _ABOUT_OOD, _ood_table(place, data, some)))
+        made.append(Section(f"Trained on {data}", "", _ood_table(place, data, some)))
     return write_page(place.runs.parent, "ood", "SVHN, CIFAR-10, CIFAR-100: other images told apart", made)
 
 
-PAGES: Mapping[str, Callable[[Place, Sequence[ImageFit]], Path]] = {
+PAGES: Mapping[str, Callable[[Place, Sequence[ImageFit], Sequence[ImageFit]], Path]] = {
     "images": images_page,
     "probe": probe_page,
     "ood": ood_page,
 }
+
+
+def _missing(
+    page: str, measurements: Sequence[str], place: Place, fits: Sequence[ImageFit], planned: Sequence[ImageFit]
+) -> list[Section]:
+    """What is planned and not there, and the commands that make it; nothing if all is there."""
+    rows = []
+    for data in dict.fromkeys(asked.data for asked in planned):
+        unfitted = [asked for asked in planned if asked.data == data and not place.stored(asked).exists]
+        cells = [data, _listed(unfitted)]
+        for what in measurements:
+            there = [a for a in fits if a.data == data and place.stored(a).failed_at is None]
+            cells.append(_listed([asked for asked in there if place.stored(asked).measured(what) is None]))
+        pages = ["images", page] if unfitted else [page]
+        commands = [f"`gedikit reproduce {name} --data {data}`" for name in dict.fromkeys(pages)]
+        if any(cell != _NONE for cell in cells[1:]):
+            rows.append([*cells, "; ".join(commands)])
+    head = ["data", "not fitted", *(f"fitted, {_NAMED[what]} not measured" for what in measurements), "made by"]
+    return [Section("What is missing", _ABOUT_MISSING, ResultTable(head, rows))] if rows else []
+
+
+def _listed(fits: Sequence[ImageFit]) -> str:
+    """Methods with their seeds."""
+    seeds: dict[str, list[str]] = {}
+    for asked in fits:
+        seeds.setdefault(title_of(asked.method), []).append(str(asked.seed))
+    return "; ".join(f"{title} {', '.join(some)}" for title, some in seeds.items()) or _NONE
 
 
 def _clusters_table(groups: Sequence[Group]) -> ResultTable:
@@ -180,7 +233,7 @@ def _clusters_table(groups: Sequence[Group]) -> ResultTable:
     for group in groups:
         rows.append(
             [
-                *(group.data, group.title, group.seeds, group.epochs, group.paper(IMAGE_NMI)),
+                *(group.data, group.title, group.seeds_measured("clusters"), group.epochs, group.paper(IMAGE_NMI)),
                 *_cluster_cells(group.all_values("clusters")),
                 *(_diverged(group), group.commits, group.measured_at("clusters")),
             ]
@@ -214,7 +267,7 @@ def _samples_table(groups: Sequence[Group]) -> ResultTable:
     ]
     rows = [
         [
-            *(group.data, group.title, group.seeds, group.paper(IMAGE_FID)),
+            *(group.data, group.title, group.seeds_measured("samples"), group.paper(IMAGE_FID)),
             *(group.spread("samples", "fid", ".0f"), group.spread("samples", "fid_of_starts", ".0f")),
             *(group.spread("samples", "shares_apart", ".2f"), group.measured_at("samples")),
         ]
@@ -227,7 +280,7 @@ def _samples_table(groups: Sequence[Group]) -> ResultTable:
 def claims_table(groups: Sequence[Group]) -> ResultTable:
     """For each claim both figures with their spread over seeds, and whether ours bear it out."""
     rows = []
-    found = {(group.data, group.method): group for group in groups}
+    found = {(group.data, group.method): group for group in groups if group.fits}
     for data in dict.fromkeys(group.data for group in groups):
         for what, name, better, worse in _CLAIMS:
             if (data, better) not in found or (data, worse) not in found or data not in IMAGE_NMI:
@@ -259,20 +312,21 @@ def verdict(first: Sequence[float], second: Sequence[float], *, smaller: bool = 
 def _ood_table(place: Place, data: str, groups: Sequence[Group]) -> ResultTable:
     others = [other for trained, other in IMAGE_OOD if trained == data]
     measured = [name for group in groups for name in _outside(group)]
-    columns = [other for other in dict.fromkeys([*others, *measured]) if other not in MADE] + list(MADE)
+    columns = [other for other in dict.fromkeys([*others, *measured]) if other not in MADE_IMAGES] + list(
+        MADE_IMAGES
+    )
     rows = []
     for group in groups:
-        if not any(group.values("ood", f"{other}, {SCORES[0]}") for other in columns):
-            continue
         if group.method in COMPARISON and others:
             paper = [
                 IMAGE_OOD[data, other][COMPARISON.index(group.method)] if other in others else _NONE
                 for other in columns
             ]
             rows.append([group.title, "gradient, paper", *paper, _NONE, _NONE])
-        for score in SCORES:
+        for score in SCORES if group.all_values("ood") else SCORES[:1]:
             cells = [group.spread("ood", f"{other}, {score}", ".2f") for other in columns]
-            rows.append([group.title, _SCORE_TITLES[score], *cells, group.seeds, group.measured_at("ood")])
+            at = group.measured_at("ood") if group.fits else _NOT_FITTED
+            rows.append([group.title, _SCORE_TITLES[score], *cells, group.seeds_measured("ood"), at])
     found = stored_baselines(place, data, "ood")
     if found is not None:
         cells = [
@@ -353,8 +407,13 @@ def side_by_side(grids: Mapping[str, bytes]) -> bytes:
     return png(figure)
 
 
+_ABOUT_MISSING = (
+    "Planned and not there yet; its cells are “–” below. With `--out results/images` the commands go on with what "
+    "is stored. Fits and samples want a GPU; with `--no-fit --no-samples` everything else is measured on a CPU."
+)
 _ABOUT_CLUSTERS = (
-    "Official test set. NMI, AMI (which takes off what chance gets: 0.12 with a hundred clusters), ACC (best "
+    "Official test set. Seeds in brackets are stored, but not measured. NMI, AMI (which takes off what "
+    "chance gets: 0.12 with a hundred clusters), ACC (best "
     "one-to-one naming) and ARI are of the whole set at once, mean ± standard deviation over seeds. The paper "
     "does not say whether its NMI is that of the whole test set or a mean over batches; such a mean is high by"
     " chance (in brackets: the same clusters dealt out at random), and the paper's 0.87 for CIFAR-100 is what "

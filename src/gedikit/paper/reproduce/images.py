@@ -179,9 +179,12 @@ def measure_missing(selection: Selection, place: Place, console: Console, names:
     return True
 
 
-def reproduce(selection: Selection, place: Place, console: Console, *, measured: bool = True) -> Path:
+def reproduce(
+    selection: Selection, place: Place, console: Console, *, measured: bool = True, samples: bool = True
+) -> Path:
     """Clusters and samples of stored runs, and the table of all; returns the page."""
-    return _page("images", ("clusters", "samples"), selection, place, console, measured=measured)
+    names = ("clusters", "samples") if samples else ("clusters",)
+    return _page("images", names, selection, place, console, measured=measured)
 
 
 def reproduce_probe(selection: Selection, place: Place, console: Console, *, measured: bool = True) -> Path:
@@ -214,4 +217,4 @@ def _page(
                 compute_baselines(data, name, place, console)
     from gedikit.paper.reproduce import image_tables  # nothing before needs what draws
 
-    return image_tables.PAGES[name](place, stored_fits(place))
+    return image_tables.PAGES[name](place, stored_fits(place), Selection().fits())

@@ -41,7 +41,7 @@ def write_page(out: Path, name: str, title: str, sections: Sequence[Section]) ->
     """Writes NAME.md with pictures beside it and NAME.html with them inside; returns the HTML page."""
     markdown = [f"# {title}", f"gedikit {__version__}"]
     for section in sections:
-        markdown += [f"## {section.title}", section.text]
+        markdown += [f"## {section.title}", section.text] if section.text else [f"## {section.title}"]
         if section.table is not None:
             markdown.append(section.table.markdown())
         if section.picture is not None:
