@@ -11,8 +11,9 @@ from gedikit.cli.main import run
 from gedikit.data import sources
 from gedikit.data.shards import Shard
 from gedikit.errors import DataError, UsageError
+from gedikit.symbolic.example_files import ExampleFile, any_name, row_number
 from gedikit.symbolic.expressions import predicate
-from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, row_number
+from gedikit.symbolic.rule_files import RuleFile
 from shard_cases import pictures, write_shards
 
 ORDER = """

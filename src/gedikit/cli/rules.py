@@ -41,16 +41,8 @@ from gedikit.starts import Starts
 from gedikit.storage import regular_or_new, write_text
 from gedikit.symbolic import Shortcuts, shortcuts
 from gedikit.symbolic.contradictions import contradiction
-from gedikit.symbolic.rule_files import (
-    ExampleFile,
-    RowOf,
-    Rule,
-    RuleFile,
-    any_name,
-    file_name,
-    read_labels,
-    row_number,
-)
+from gedikit.symbolic.example_files import ExampleFile, RowOf, any_name, file_name, read_labels, row_number
+from gedikit.symbolic.rule_files import Rule, RuleFile
 from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fingerprint
