@@ -284,11 +284,11 @@ class _Task:
         s, ok = self.seen[i], np.flatnonzero(self.as_named[i])
         order = ok[np.argsort(-s.counts[ok], kind="stable")]
         enough = np.cumsum(s.counts[order]) <= (1 - 2 * self.wrong[i]) * s.counts.sum()
-        return _some(s.patterns, order[enough | (np.arange(len(order)) == 0)])
+        return s.patterns.some(order[enough | (np.arange(len(order)) == 0)])
 
     def _by_counting(self) -> tuple[Float[np.ndarray, " p"], Bool[np.ndarray, "p c"], int]:
         """Where too many namings satisfy all examples: the share of them that keep a name, and their number."""
-        patterns = [_some(s.patterns, np.flatnonzero(ok)) for s, ok in zip(self.seen, self.as_named, strict=True)]
+        patterns = [s.patterns.some(np.flatnonzero(ok)) for s, ok in zip(self.seen, self.as_named, strict=True)]
         fixed = {int(p): int(self.place[p]) for p in self.labelled}
         possible = np.arange(self.width)[None, :] < np.array(self.sizes)[self.kind_of][:, None]
         found: Bool[np.ndarray, "p c"] = possible.copy()
@@ -307,10 +307,6 @@ class _Task:
         except Exhausted:
             return 1 / found.sum(1), found, 1
         return kept / total, found, total
-
-
-def _some(patterns: Patterns, which: Int64[np.ndarray, " k"]) -> Patterns:
-    return Patterns(patterns.constraint, patterns.role[which], patterns.entry[which], patterns.holds[which])
 
 
 def _without_clusters(
