@@ -191,9 +191,72 @@ def test_examples_that_contradict_each_other_are_named(write, capsys):
     rules = write("sum.toml", SUM)
     assert run(["rules", "check", str(rules), str(write("e.csv", "a,b,s\np,q,1\nr,q,2\np,q,3\n"))]) == 1
     said = capsys.readouterr().err
+    assert "e.csv: whatever the images show, it cannot be that these examples hold together: " in said
+    assert said.endswith("line 2 (a is p, b is q, s = 1); line 4 (a is p, b is q, s = 3)\n")
+    assert run(["rules", "check", str(rules), str(write("twice.csv", "a,b,s\nq,r,1\np,p,3\n"))]) == 1
+    assert "line 3 contradicts rule 1: with a is p, b is p, s = 3 it cannot hold" in capsys.readouterr().err
+
+
+TWO_ORDERS = """
+[[rule]]
+name = "other way"
+expression = "rank_b < rank_a"
+[rule.variables]
+rank_a = "size"
+rank_b = "size"
+
+[[rule]]
+name = "not equal"
+expression = "rank_a != rank_b"
+[rule.variables]
+rank_a = "size"
+rank_b = "size"
+"""
+
+
+def test_rules_that_contradict_each_other_are_named(write, capsys):
+    """A line is an example of every rule unless it names its own."""
+    both = write("both.toml", ORDER + TWO_ORDERS)
+    assert run(["rules", "check", str(both)]) == 1
+    assert "both.toml: no values satisfy order, other way together" in capsys.readouterr().err
+    named = write("named.csv", "rule,rank_a,rank_b\norder,p,q\nother way,r,p\n")
+    assert run(["rules", "check", str(both), str(named)]) == 0
+    assert run(["rules", "check", str(both), str(write("shared.csv", "rank_a,rank_b\np,q\n"))]) == 1
+    said = capsys.readouterr().err
     assert (
-        "cannot be that these examples hold together: row 0" in said and "row 2" in said and "row 1 of" not in said
+        "line 2 as an example of order (rank_a is p, rank_b is q)" in said and "as an example of other way" in said
     )
+    doubtful = ORDER + TWO_ORDERS.replace('"other way"', '"other way"\nprobability = 0.9')
+    assert run(["rules", "check", str(write("doubtful.toml", doubtful))]) == 0
+
+
+def test_examples_of_any_rule_that_would_settle_names_are_told(write, capsys):
+    """Sums alone leave 0 and 2 open; either rule has an example that settles them, also one without any so far."""
+    order = ORDER[ORDER.index("[[rule]]") :].replace('"size"', '"digit"')
+    rules = write("two.toml", SUM.replace("[[rule]]", '[[rule]]\nname = "sum"') + order)
+    few = write("few.csv", "rule,a,b,s,rank_a,rank_b\nsum,0,2,2,,\n")
+    assert run(["rules", "check", str(rules), str(few), "--symbols"]) == 1
+    said = capsys.readouterr().out
+    assert (
+        "labels that would settle it: one row each of 0\nor examples that would: sum: a = 0, b = 0, s = 0\n" in said
+    )
+    none = write("none.csv", "rule,a,b,s,rank_a,rank_b\norder,,,,1,2\n")
+    assert run(["rules", "check", str(rules), str(none), "--symbols", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["examples_to_add"] == [{"rule": "order", "rank_a": 0, "rank_b": 1}] and not found["symmetric"]
+    other = write("other.toml", ORDER.replace("<", "!="))
+    assert run(["rules", "check", str(other), str(write("p.csv", "rank_a,rank_b\np,q\n"))]) == 1
+    assert "more examples would not: another naming satisfies all that the rule allows" in capsys.readouterr().out
+
+
+def test_examples_that_violate_rules_are_looked_at(write, capsys):
+    rules = write("order.toml", ORDER)
+    shown = write("shown.csv", "rank_a,rank_b,holds\n1,2,\n3,2,false\n")
+    assert run(["rules", "check", str(rules), str(shown), "--symbols"]) == 0  # 1 < 2 and not 3 < 2
+    always = write("always.csv", "a,b,s,holds\n0,2,2,false\n")
+    assert run(["rules", "check", str(write("sum.toml", SUM)), str(always), "--symbols"]) == 1
+    said = capsys.readouterr().err
+    assert "line 2 contradicts rule 1: it is said to be violated, and all symbols satisfy it with a = 0" in said
 
 
 def test_several_rules_share_examples_or_name_theirs(write):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from gedikit.callbacks import Callback, ProgressLine
@@ -24,7 +25,7 @@ from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.data.sizes import memory
 from gedikit.diagnosis import Diagnosis, diagnose
-from gedikit.errors import DataError, Interrupted, Unhealthy, UsageError
+from gedikit.errors import DataError, GediError, Interrupted, Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
 from gedikit.fitted import FittedModel
 from gedikit.imports import import_as_asked
@@ -35,14 +36,17 @@ from gedikit.planning import Asked
 from gedikit.progress import Forecast
 from gedikit.report import ReportData, render
 from gedikit.report.inputs import diagnosed_rows
-from gedikit.report.rules import explain_row, rule_sections, said_of
+from gedikit.report.rules import log_posterior, rule_sections
 from gedikit.runs import EXAMPLES, KNOWN_LABELS, Run, RunConfig, RunRecorder
 from gedikit.starts import Starts
 from gedikit.storage import regular_or_new, write_text
-from gedikit.symbolic import Shortcuts, shortcuts
-from gedikit.symbolic.contradictions import contradiction
+from gedikit.symbolic import Names, Shortcuts, shortcuts
+from gedikit.symbolic.contradictions import contradictory_rules
 from gedikit.symbolic.example_files import ExampleFile, RowOf, any_name, file_name, read_labels, row_number
-from gedikit.symbolic.rule_files import Rule, RuleFile
+from gedikit.symbolic.explained import explained
+from gedikit.symbolic.explanation import World
+from gedikit.symbolic.rule_files import RULE, Rule, RuleFile
+from gedikit.symbolic.wording import told
 from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fingerprint
@@ -58,10 +62,10 @@ def check(rules: Path, examples: Path | None, labels: Path | None, *, symbols: b
     stated = RuleFile.read(rules)
     names = any_name()
     read = None if examples is None else ExampleFile.read(examples, stated, None if symbols else names)
-    if read is not None and not symbols:
-        found = contradiction([e.of(stated.symbols) for e in read.examples])
-        if found is not None:
-            raise DataError(f"{examples}: {found}")
+    if read is None:
+        _refuse_contradictory(stated)
+    elif not symbols:
+        _checked(stated, read, len(read.images))
     labelled: dict[str, list[Any]] = {}
     if labels is not None:
         for cluster in np.unique(read_labels(labels, stated.symbols, names, None)).tolist():
@@ -83,6 +87,32 @@ def check(rules: Path, examples: Path | None, labels: Path | None, *, symbols: b
         ]
     sys.stdout.write("\n".join([*out, str(told)]) + "\n")
     return told.settled
+
+
+def _refuse_contradictory(stated: RuleFile) -> None:
+    """Rules of one file share their variables: an example of all of them would have to satisfy all."""
+    certain = [rule for rule in stated.rules if rule.probability == 1]
+    found = contradictory_rules([rule.constraint for rule in certain])
+    if found:
+        names = ", ".join(certain[which].name for which in found)
+        raise DataError(
+            f"{stated.path}: no values satisfy {names} together, so no line can be an example of all of them; a"
+            f" column {RULE!r} says of which a line is, and with such examples the rules can be checked"
+        )
+
+
+def _rules_of(stated: RuleFile, read: ExampleFile) -> Rules:
+    return Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
+
+
+def _checked(stated: RuleFile, read: ExampleFile, n_rows: int) -> Rules:
+    """What can be learned from a file of examples, once nothing in it contradicts itself."""
+    learned = _rules_of(stated, read)
+    try:
+        learned.check(n_rows, stated.symbols.n_clusters, read)
+    except GediError as error:
+        raise type(error)(f"{read.path}: {error}") from None
+    return learned
 
 
 def _about(rule: Rule) -> list[str]:
@@ -109,6 +139,7 @@ def _number_of_tuples(rule: Rule) -> str:
 
 
 def _as_tree(stated: RuleFile, read: ExampleFile | None, told: Shortcuts) -> dict[str, Any]:
+    rules = stated.rules if read is None else [*read.rules, *read.without]  # in the order of what may be shown
     return {
         "rules": [
             {
@@ -126,7 +157,11 @@ def _as_tree(stated: RuleFile, read: ExampleFile | None, told: Shortcuts) -> dic
         "undecided": {kind: list(symbols) for kind, symbols in told.undecided.items()},
         "labels": [list(label) for label in told.labels],
         "labels_for_maps": [list(label) for label in told.labels_for_maps],
-        "examples_to_add": list(told.examples),
+        "examples_to_add": [
+            {RULE: rules[which].name, **tuples}
+            for which, tuples in zip(told.examples_of, told.examples, strict=True)
+        ],
+        "symmetric": told.symmetric,
     }
 
 
@@ -248,11 +283,7 @@ def _planned(
 def _learned(
     stated: RuleFile, read: ExampleFile, dataset: sources.Dataset, labels: Path | None
 ) -> tuple[Rules, Known | None]:
-    learned = Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
-    try:
-        learned.check(len(dataset.x), stated.symbols.n_clusters)
-    except DataError as error:
-        raise DataError(f"{read.path}: {error}") from None
+    learned = _checked(stated, read, len(dataset.x))
     known = None
     if labels is not None:
         rows = read_labels(labels, stated.symbols, _row_of(dataset), len(dataset.x))
@@ -354,9 +385,12 @@ def _train(
         rows = write_predictions(fitted, [(block, predictions)], regular_or_new(run.labels_path))
         verdict = _write_report(run, task, fitted)
     run.forget_checkpoints()
-    names = fitted.info.get("names", {"names": []})["names"]
-    sure = sum(name["probability"] >= 0.95 for name in names)
-    console.print(f"{sure} of {len(names)} clusters have a name that the rules settle")
+    names = Names.from_tree(fitted.info["names"])
+    console.print(
+        f"{len(names.names) - len(names.undecided)} of {len(names.names)} clusters have a name that is sure"
+    )
+    for line in names.left_open():
+        console.print(line)
     console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
     if not verdict.healthy:
         console.print(verdict.advice)
@@ -370,7 +404,7 @@ def _write_report(run: Run, task: Task, fitted: FittedModel) -> Diagnosis:
     history = run.history().rows
     held_out = other_rows(run, config, config.source) if config.source in sources.BUILTIN else dataset
     verdict = diagnose(fitted, diagnosed_rows(fitted, held_out.x), history[-1] if history else None)
-    sections = rule_sections(fitted, fitted.posterior(dataset.x), task.rules.placed, task.read.lines)
+    sections = rule_sections(fitted, fitted.posterior(dataset.x), task.rules.placed, task.read)
     page = render(
         ReportData(
             title=title_of(config.source),
@@ -402,39 +436,44 @@ def explain(path: Path, examples: Path, places: Places, *, k: int, device: str, 
     fitted = load_run(path, device)
     dataset = _all_rows(rows_of(run, config, places.source()))
     read = ExampleFile.read(examples, stated, _row_of(dataset))
-    learned = Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
+    learned = _rules_of(stated, read)
     log_p = _log_posterior(fitted, dataset.x, learned)
-    found = []
-    for placed, lines in zip(learned.placed, read.lines, strict=True):
-        for row, line in enumerate(lines):
-            found.append(explain_row(placed, row, log_p, said_of(placed, row, line, dataset.names), k))
+    found = [
+        (which, row, explained(placed, row, log_p, k))
+        for which, placed in enumerate(learned.placed)
+        for row in range(len(placed))
+    ]
     if as_json:
         tree = [
             {
-                "example": e.said,
+                "example": _said(learned, read, which, row),
                 "log_probability": None if e.log_probability == -inf else e.log_probability,
-                "worlds": []
-                if e.explanation is None
-                else [{"probability": w.probability, "values": w.values} for w in e.explanation.worlds],
+                "worlds": [{"probability": w.probability, "values": _by_column(w, read, which)} for w in e.worlds],
             }
-            for e in found
+            for which, row, e in found
         ]
         sys.stdout.write(json.dumps(tree, indent=2, default=str) + "\n")
         return
-    for e in found:
-        sys.stdout.write(f"{e.said}\n  log P = {e.log_probability:.4f}\n")
-        worlds = [] if e.explanation is None else e.explanation.worlds
-        for world in worlds:
-            sys.stdout.write(f"  {world}\n")
-    undecided = [n for n in fitted.info.get("names", {"names": []})["names"] if n["probability"] < 0.95]
-    if undecided:
-        said = ", ".join(str(name["value"]) for name in undecided)
-        sys.stdout.write(f"names that the rules leave open: {said}\n")
+    for which, row, e in found:
+        sys.stdout.write(f"{_said(learned, read, which, row)}\n  log P = {e.log_probability:.4f}\n")
+        for world in e.worlds:
+            sys.stdout.write(f"  {World(_by_column(world, read, which), world.probability)}\n")
+    if "names" in fitted.info:
+        for line in Names.from_tree(fitted.info["names"]).left_open():
+            sys.stdout.write(f"{line}\n")
 
 
-def _log_posterior(fitted: FittedModel, x: NDArray[Any], learned: Rules) -> NDArray[np.float64]:
+def _said(learned: Rules, read: ExampleFile, which: int, row: int) -> str:
+    return f"{read.example(which, row)}: {told(learned.placed[which], which, row, read)}"
+
+
+def _by_column(world: World, read: ExampleFile, which: int) -> dict[str, Any]:
+    return {read.variable(which, name): value for name, value in world.values.items()}
+
+
+def _log_posterior(fitted: FittedModel, x: NDArray[Any], learned: Rules) -> Float[torch.Tensor, "n c"]:
     """Of the rows that examples name; others are not looked at."""
     rows = np.unique(np.concatenate([placed.images.numpy() for placed in learned.placed]))
-    log_p = np.zeros((len(x), fitted.n_clusters))
-    log_p[rows] = np.log(np.maximum(fitted.posterior(x[rows]), 1e-13))
-    return log_p
+    posterior = np.ones((len(x), fitted.n_clusters))
+    posterior[rows] = fitted.posterior(x[rows])
+    return log_posterior(posterior)

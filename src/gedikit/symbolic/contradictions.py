@@ -18,6 +18,7 @@ from gedikit.symbolic.constraint import Constraint
 from gedikit.symbolic.examples import NOTHING, Examples, Placed
 from gedikit.symbolic.maps import GAP, KNOWN, MAPPED, Exhausted, MapSearch, Patterns, irreducible
 from gedikit.symbolic.symbols import Kind, Symbols
+from gedikit.symbolic.wording import Numbered, Wording, told
 
 MAX_STEPS = 400  # of narrowing, for every set of examples that is looked at
 MAX_SETS = 400  # that are tried from the smallest on, before a large one is made smaller
@@ -35,20 +36,13 @@ class Contradiction:
     items: tuple[Item, ...]
 
     def __str__(self) -> str:
-        said = "; ".join(self._example(which, row) for which, row in self.items)
+        return self.said(Numbered(self.placed))
+
+    def said(self, words: Wording) -> str:
+        """A sentence that names them."""
+        said = "; ".join(f"{words.example(w, r)} ({told(self.placed[w], w, r, words)})" for w, r in self.items)
         alone = "this example holds" if len(self.items) == 1 else "these examples hold together"
         return f"whatever the images show, it cannot be that {alone}: {said}"
-
-    def _example(self, which: int, row: int) -> str:
-        placed = self.placed[which]
-        entries = []
-        for v, image, known in zip(placed.constraint.variables, placed.rows[row], placed.known[row], strict=True):
-            if image != NOTHING:
-                entries.append(f"{v.name} is image {image}")
-            elif known != NOTHING:
-                entries.append(f"{v.name} = {v.values[known]}")
-        wrong = "" if placed.examples.holds[row] else ", violated"
-        return f"row {row} of {placed.constraint.name} ({', '.join(entries)}{wrong})"
 
 
 def contradiction(placed: Sequence[Placed], *, max_steps: int = MAX_STEPS) -> Contradiction | None:

@@ -7,6 +7,7 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from jaxtyping import Int64
 
 from gedikit.errors import DataError
 from gedikit.symbolic.constraint import Constraint
-from gedikit.symbolic.examples import Examples, Known, Rows
+from gedikit.symbolic.examples import NOTHING, Examples, Known, Rows, stated
 from gedikit.symbolic.rule_files import HOLDS, PROBABILITY, RULE, TOLD, WEIGHT, Problems, Rule, RuleFile, short_name
 from gedikit.symbolic.shortcuts import Shown
 from gedikit.symbolic.symbols import Symbols
@@ -30,13 +31,15 @@ RowOf = Callable[[str], int]
 
 @dataclass(frozen=True)
 class ExampleFile:
-    """The examples of every rule, with the line of the file that each is on, and the cells of all columns."""
+    """The examples of every rule that has any, the line that each is on, and how the file calls things."""
 
     path: Path
     examples: tuple[Examples, ...]
     rules: tuple[Rule, ...]
     lines: tuple[tuple[int, ...], ...]
-    cells: tuple[tuple[dict[str, str], ...], ...] = field(repr=False, default=())
+    columns: tuple[Mapping[str, str], ...]  # of every rule, the column of each of its variables
+    images: Mapping[int, str] = field(repr=False)  # how the file calls each row
+    without: tuple[Rule, ...] = ()  # rules that have no examples
 
     @classmethod
     def read(cls, path: Path, rules: RuleFile, row_of: RowOf | None) -> "ExampleFile":
@@ -46,18 +49,38 @@ class ExampleFile:
         """
         return _examples(path, rules, row_of)
 
+    def example(self, which: int, row: int) -> str:
+        of_several = len(self.rules) + len(self.without) > 1
+        return f"line {self.lines[which][row]}{f' as an example of {self.rule(which)}' if of_several else ''}"
+
+    def rule(self, which: int) -> str:
+        return self.rules[which].name
+
+    def variable(self, which: int, name: str) -> str:
+        return self.columns[which][name]
+
+    def image(self, number: int) -> str:
+        return self.images[number]
+
     def shown(self) -> list[Shown]:
         """What may be shown: any symbols that satisfy the rules with the known values of the examples."""
-        found = []
-        for rule, examples in zip(self.rules, self.examples, strict=True):
-            columns: dict[str, Sequence[Any]] = {}
-            for v, column in zip(rule.constraint.variables, examples.columns, strict=True):
-                if isinstance(column, Known):
-                    columns[v.name] = [None if value is None else value for value in column.values]
-            true = [i for i, holds in enumerate(examples.holds.tolist()) if holds]
-            some = {name: [column[i] for i in true] for name, column in columns.items()}
-            found.append(Shown(rule.constraint, some if some and true else None, rule.known))
-        return found
+        found = [self._shown(rule, e) for rule, e in zip(self.rules, self.examples, strict=True)]
+        return found + [Shown(rule.constraint, {}, rule.known, [], rule.name) for rule in self.without]
+
+    @staticmethod
+    def _shown(rule: Rule, examples: Examples) -> Shown:
+        told = {
+            v.name: list(column.values)
+            for v, column in zip(rule.constraint.variables, examples.columns, strict=True)
+            if isinstance(column, Known)
+        }
+        rows: list[int] = []
+        for row, (holds, probability) in enumerate(zip(examples.holds, examples.probability, strict=True)):
+            values = {name: column[row] for name, column in told.items()}
+            if probability == 1 or _possible(rule.constraint, values, holds):
+                rows.append(row)
+        columns = {name: [column[row] for row in rows] for name, column in told.items()}
+        return Shown(rule.constraint, columns, rule.known, examples.holds[rows].tolist(), rule.name)
 
 
 def row_number(n_rows: int | None) -> RowOf:
@@ -135,7 +158,9 @@ def _examples(path: Path, rules: RuleFile, row_of: RowOf | None) -> ExampleFile:
         tuple(column.examples() for column in kept),
         tuple(column.rule for column in kept),
         tuple(tuple(column.lines) for column in kept),
-        tuple(tuple(column.cells) for column in kept),
+        tuple(column.column_of for column in kept),
+        {number: name for column in kept for number, name in column.images.items()},
+        tuple(column.rule for column in read if not column.lines),
     )
 
 
@@ -151,7 +176,7 @@ def _columns(head: Sequence[str], rules: RuleFile, problems: Problems) -> dict[s
         for v in rule.constraint.variables:
             column = next((name for name in (v.name, short_name(v)) if name in head), None)
             if column is None:
-                problems.add(f"there is no column for the variable {v.name} of {rule.name}")
+                problems.add(f"there is no column for the variable {short_name(v)} of {rule.name}")
             else:
                 found[rule.name][v.name] = column
                 used.add(column)
@@ -170,7 +195,7 @@ class _Column:
         self.rule, self.column_of, self.row_of = rule, column_of, row_of
         self.known = rule.known if row_of is not None else tuple(v.name for v in rule.constraint.variables)
         self.lines: list[int] = []
-        self.cells: list[dict[str, str]] = []
+        self.images: dict[int, str] = {}
         self.entries: dict[str, list[Any]] = {v.name: [] for v in rule.constraint.variables}
         self.more: dict[str, list[Any]] = {HOLDS: [], WEIGHT: [], PROBABILITY: []}
         self._values = {v.name: {str(value): value for value in v.values} for v in rule.constraint.variables}
@@ -197,7 +222,6 @@ class _Column:
         for name, entry in entries.items():
             self.entries[name].append(entry)
         self.lines.append(number)
-        self.cells.append(dict(cells))
         self.more[HOLDS].append(holds not in _NO)
         self.more[WEIGHT].append(weight * self.rule.weight)
         self.more[PROBABILITY].append(probability)
@@ -205,12 +229,13 @@ class _Column:
     def look(self, problems: Problems) -> None:
         """Examples that contradict the rule by their known values alone."""
         for i, line in enumerate(self.lines):
-            if not self.more[HOLDS][i] or self.more[PROBABILITY][i] < 1:
-                continue
             told = {name: self.entries[name][i] for name in self.known if self.entries[name][i] is not None}
-            if told and not _allowed(self.rule.constraint, told):
-                said = ", ".join(f"{name} = {value}" for name, value in told.items())
-                problems.add(f"line {line} contradicts {self.rule.name}: no symbols satisfy it with {said}")
+            holds = self.more[HOLDS][i]
+            if not told or self.more[PROBABILITY][i] < 1 or _possible(self.rule.constraint, told, holds):
+                continue
+            said = ", ".join(f"{self.column_of[name]} = {value}" for name, value in told.items())
+            why = "no symbols satisfy it" if holds else "it is said to be violated, and all symbols satisfy it"
+            problems.add(f"line {line} contradicts {self.rule.name}: {why} with {said}")
 
     def examples(self) -> Examples:
         columns = {
@@ -232,10 +257,12 @@ class _Column:
         if v.name not in self.known:
             assert self.row_of is not None
             try:
-                return self.row_of(cell)
+                row = self.row_of(cell)
             except DataError as error:
                 problems.add(f"line {number}, column {self.column_of[v.name]}: {error}")
                 return None
+            self.images[row] = f"row {cell}" if cell.isdecimal() else cell
+            return row
         if cell not in self._values[v.name]:
             some = list(self._values[v.name])
             said = ", ".join(some if len(some) <= TOLD else [*some[:3], "…", some[-1]])
@@ -255,13 +282,14 @@ class _Column:
             return default
 
 
-def _allowed(constraint: Constraint, told: Mapping[str, Hashable]) -> bool:
-    """Whether some values of the other variables satisfy the constraint."""
-    blocks = [
-        torch.tensor([0.0 if v.name not in told or value == told[v.name] else -torch.inf for value in v.values])
-        for v in constraint.variables
+def _possible(constraint: Constraint, told: Mapping[str, Hashable], holds: bool) -> bool:
+    """Whether some values of what is not told satisfy the constraint; violate it, if it does not hold."""
+    known = [NOTHING if told.get(v.name) is None else v.values.index(told[v.name]) for v in constraint.variables]
+    given = [
+        stated(torch.tensor([at]), v.size, torch.float64) for v, at in zip(constraint.variables, known, strict=True)
     ]
-    return float(constraint.body.log_joint(torch.cat(blocks).double()[:, None])) > -torch.inf
+    log_p = float(constraint.log_probability(given))
+    return log_p > -inf if holds else log_p < -1e-12
 
 
 def read_labels(path: Path, symbols: Symbols, row_of: RowOf, n_rows: int | None) -> Int64[np.ndarray, " n"]:

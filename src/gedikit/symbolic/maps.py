@@ -90,6 +90,11 @@ class Patterns:
             blocks.append(choices[at])
         return blocks
 
+    def log_gaps(self, which: Int64[np.ndarray, " m"]) -> Float[Tensor, " m"]:
+        """The logarithm of the number of ways to fill the gaps of some patterns."""
+        sizes = np.log([v.size for v in self.constraint.variables])
+        return torch.from_numpy(np.where(self.role[which] == GAP, sizes, 0.0).sum(1))
+
     def columns(self, which: Int64[np.ndarray, " m"], domains: Domains) -> Float[Tensor, "i m"]:
         """The same as a circuit takes it: log 1 of the values that are left, log 0 of all others."""
         left = np.concatenate(self.left(which, domains), axis=1)
@@ -418,7 +423,8 @@ def _hold(patterns: Patterns, which: Int64[np.ndarray, " m"], domains: Domains) 
             positive = patterns.holds[some]
             if (body.log_joint(columns).numpy()[positive] == -inf).any():
                 return False
-            if not positive.all() and (body.log_probability(columns).numpy()[~positive] >= -1e-12).any():
+            certain = body.log_probability(columns) >= patterns.log_gaps(some) - 1e-9
+            if certain.numpy()[~positive].any():
                 return False
     return True
 

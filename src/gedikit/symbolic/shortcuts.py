@@ -61,12 +61,14 @@ class Shown:
     `columns` has for every variable the symbols that rows of examples show, or the values known of them; where a
     column or an entry is missing, any symbols that satisfy the constraint may be shown. `known` names the variables
     whose value comes with the example and is not mapped. `holds` is False for examples that violate the constraint.
+    `name` is what sentences call it.
     """
 
     constraint: Constraint
     columns: Mapping[str, Column] | None = None
     known: Collection[str] = ()
     holds: Sequence[bool] | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Shortcuts:
     examples: tuple[dict[str, Hashable], ...] = ()
     examples_of: tuple[int, ...] = ()
     symmetric: bool = False
+    constraints: tuple[str, ...] = ()
     sampled: bool = False
     never_shown: Mapping[str, tuple[Hashable, ...]] | None = None
 
@@ -134,8 +137,7 @@ class Shortcuts:
         elif self.labels:
             lines.append(f"labels that would settle it: one row each of {self._labels(self.labels)}")
         if self.examples:
-            told = "; ".join(", ".join(f"{k} = {v}" for k, v in e.items()) for e in self.examples)
-            lines.append(f"or examples that would: {told}")
+            lines.append(f"or examples that would: {'; '.join(map(self._example, range(len(self.examples))))}")
         elif self.symmetric:
             lines.append("more examples would not: another naming satisfies all that the rule allows")
         if self.labels_for_maps and self.labels_for_maps != self.labels:
@@ -152,6 +154,10 @@ class Shortcuts:
             s: [t for t in self.names[kind][s] if t != s and (s, t) not in exchanged] for s in self.undecided[kind]
         }
         return {symbol: names for symbol, names in rest.items() if names}
+
+    def _example(self, i: int) -> str:
+        of = f"{self.constraints[self.examples_of[i]]}: " if len(self.constraints) > 1 else ""
+        return of + ", ".join(f"{name} = {value}" for name, value in self.examples[i].items())
 
     def _labels(self, labels: Sequence[tuple[str, Hashable]]) -> str:
         several = len(self.symbols) > 1
@@ -195,6 +201,7 @@ def shortcuts(
         added.tuples,
         added.of,
         added.settle is False,
+        tuple(s.name or s.constraint.name for s in shown),
         asked.sampled,
         asked.never_shown(),
     )
