@@ -221,7 +221,7 @@ def _failure(n: dict[str, float], concerns: Sequence[Concern], fitted: FittedMod
 
 
 def _of_names(fitted: FittedModel) -> tuple[str, str] | None:
-    """Names that examples leave open, so that clusters may stand for something else, or that a fit is not sure of."""
+    """Names that examples leave open, so that clusters may stand for something else, or no fit is sure of."""
     if "names" not in fitted.info:
         return None
     names = Names.from_tree(fitted.info["names"])

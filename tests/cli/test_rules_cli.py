@@ -294,13 +294,47 @@ def test_fit_rules_writes_a_run_that_explains_examples(tmp_path, write, capsys):
     page = (out / "report.html").read_text()
     assert "What the clusters stand for" in page and "Examples explained" in page and "network ↓ rule →" in page
     rules.unlink()  # the run keeps what it learned from
-    assert run(["fit-rules", "--resume", "--out", str(out), "-q"]) == 0
-    capsys.readouterr()
+    again = ["fit-rules", "--resume", "--out", str(out), "-q"]
+    assert run(again) == 0
+    refuse_what_changed(out, examples, write, capsys)
+    assert run(["fit", "--resume", "--out", str(out)]) == 2
+    assert f"learns from rules: continue it with gedikit fit-rules --resume --out {out}" in capsys.readouterr().err
+    plain = tmp_path / "plain"
+    assert run(["fit", str(table), "--clusters", "3", "--iters", "1", "--out", str(plain), "-q"]) == 0
+    for asked in (["fit-rules", "--resume", "--out", str(plain)], ["explain", str(plain), str(examples)]):
+        assert run(asked) == 2
+        assert f"{plain} learns from no rules: " in capsys.readouterr().err
     few = write("few.csv", f"rank_a,rank_b\n{pairs[0][0]},{pairs[0][1]}\n{pairs[0][1]},{pairs[0][0]}\n")
     assert run(["explain", str(out), str(few), "--json"]) == 0
     good, bad = json.loads(capsys.readouterr().out)
     assert list(good["worlds"][0]["values"].values()) == (labels[list(pairs[0])] + 1).tolist()
     assert good["log_probability"] > -0.2 > -1 > bad["log_probability"]
+    gaps = write("gaps.csv", f"rank_a,rank_b,holds\n{pairs[0][0]},,\n{pairs[0][1]},{pairs[0][0]},no\n")
+    assert run(["explain", str(out), str(gaps)]) == 0
+    said = capsys.readouterr().out
+    assert f"line 2: rank_a is row {pairs[0][0]}, rank_b unknown\n  log P = -0.0" in said  # some row is larger
+    assert f"rank_b is row {pairs[0][0]}, said to violate the rule\n  log P = -0.0" in said
+    assert f"rank_a={labels[pairs[0][1]] + 1}, rank_b={labels[pairs[0][0]] + 1}\n" in said
+
+
+def refuse_what_changed(out, examples, write, capsys):
+    """A run that goes on learns from what it began with: other files are refused, the same ones may be named."""
+    again = ["fit-rules", "--resume", "--out", str(out), "-q"]
+    kept = out / "examples.csv"
+    assert run([*again[:1], str(out / "rules.toml"), str(examples), *again[1:]]) == 0
+    other = write("other.csv", examples.read_text() + "0,1\n")
+    assert run([*again[:1], str(out / "rules.toml"), str(other), *again[1:]]) == 2
+    assert "began with other examples than" in capsys.readouterr().err
+    for path, changed in ((kept, other.read_text()), (out / "rules.toml", ORDER.replace("<", "<="))):
+        text = path.read_text()
+        path.write_text(changed)
+        assert run(again) == 2
+        assert f"learns from {path.stem}, and those in {out} are not the same" in capsys.readouterr().err
+        path.write_text(text)
+    (out / "known-labels.csv").write_text("picture,symbol\n0,1\n")
+    assert run(again) == 2
+    assert "known labels" in capsys.readouterr().err
+    (out / "known-labels.csv").unlink()
 
 
 @pytest.fixture
@@ -374,4 +408,6 @@ def test_wrong_questions_are_answered(tmp_path, write, capsys):
     assert "learns from no rules" in capsys.readouterr().err
     assert run(["rules", "check", str(tmp_path / "none.toml")]) == 1
     assert "cannot be read" in capsys.readouterr().err
+    assert run(["fit-rules", rules, examples, "--data", "moons", "--seed", "-1"]) == 2
+    assert "--seed must not be negative, not -1" in capsys.readouterr().err
     assert run(["explain", str(tmp_path), examples]) == 2

@@ -1,5 +1,7 @@
 """Probabilities of names: from clusters whose naming is known, and after a fit."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -39,8 +41,10 @@ def test_names_of_even_odd_are_shared_by_their_two_namings(wrong):
     assert [round(name.probability, 2) for name in found.names] == [0.5] * 10
     assert found.groups == [("symbol", (d, d + 5)) for d in range(5)]
     assert (found.violated > 0) == (wrong > 0)
+    assert len(found.open_by_rule) == 10
+    assert found.left_open()[0] == "names that the rules and examples cannot tell apart: 0, 5"
     settled = named(SUM, shown, ["s"], wrong=wrong, labelled=[0])
-    assert not settled.undecided
+    assert not settled.undecided and not settled.left_open()
 
 
 def test_names_of_sums_are_sure_and_few_examples_are_not():
@@ -62,17 +66,25 @@ def test_two_symbols_in_one_cluster_are_noticed():
     merged = named(half, shown, ["s"], clusters=[0, 1, 3, 2, 3])
     assert merged.violated == 0
     assert [name.value for name in merged.undecided] == [2, 3, 4]
+    assert merged.open_by_fit == merged.undecided and merged.groups == []  # clusters of their own would settle them
+    assert merged.left_open() == [
+        "names that the rules and examples settle, but that this fit is not sure of: "
+        "2 (or 0, 1, 3, 4), 3 (or 0, 1, 2, 4), 4 (or 0, 1, 2, 3)"
+    ]
 
 
 def test_clusters_that_have_nothing_to_do_with_the_rule_have_no_names():
     shown = sums(np.random.default_rng(3).integers(10, size=(200, 2)).tolist())
     found = named(SUM, shown, ["s"], wrong=1.0)
     assert len(found.undecided) == 10 and max(name.probability for name in found.names) < 0.3
+    assert len(found.open_by_fit) == 10
 
 
 def test_names_are_kept_as_json():
     found = named(SUM, sums(EVEN_ODD), ["s"])
-    assert Names.from_tree(found.tree()) == found
+    assert Names.from_tree(json.loads(json.dumps(found.tree()))) == found
+    before = {**found.tree(), "names": [{k: v for k, v in n.items() if k != "tied"} for n in found.tree()["names"]]}
+    assert Names.from_tree(before).groups == found.groups  # of a version that did not say why
 
 
 def test_a_fit_leaves_open_what_the_rule_leaves_open(tmp_path):

@@ -1,10 +1,11 @@
 """Commands about rules: look at them before training, learn from them, and explain examples."""
 
 import dataclasses
+import hashlib
 import json
 import sys
 import time
-from contextlib import ExitStack, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, inf
 from pathlib import Path
@@ -15,31 +16,25 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from gedikit.callbacks import Callback, ProgressLine
-from gedikit.cli import fitting, measuring
-from gedikit.cli.inference import write_predictions
-from gedikit.cli.loading import import_to_go_on, load_run, other_rows, read_data, rows_of, title_of
-from gedikit.cli.output import console, detail
+from gedikit.cli import fitting
+from gedikit.cli.loading import import_to_go_on, load_run, read_data, rows_of, title_of
 from gedikit.cli.request import FitRequest
 from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.data.sizes import memory
-from gedikit.diagnosis import Diagnosis, diagnose
+from gedikit.diagnosis import Diagnosis
 from gedikit.errors import DataError, GediError, Interrupted, Unhealthy, UsageError
-from gedikit.estimator import GEDI, plan_rows
+from gedikit.estimator import plan_rows
 from gedikit.fitted import FittedModel
 from gedikit.imports import import_as_asked
 from gedikit.known import Known
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import Asked
-from gedikit.progress import Forecast
-from gedikit.report import ReportData, render
-from gedikit.report.inputs import diagnosed_rows
-from gedikit.report.rules import log_posterior, rule_sections
-from gedikit.runs import EXAMPLES, KNOWN_LABELS, Run, RunConfig, RunRecorder
+from gedikit.report.rules import log_posterior
+from gedikit.runs import EXAMPLES, KNOWN_LABELS, Run, RunConfig
 from gedikit.starts import Starts
-from gedikit.storage import regular_or_new, write_text
+from gedikit.storage import write_text
 from gedikit.symbolic import Names, Shortcuts, shortcuts
 from gedikit.symbolic.contradictions import contradictory_rules
 from gedikit.symbolic.example_files import ExampleFile, RowOf, any_name, file_name, read_labels, row_number
@@ -54,6 +49,7 @@ from gedikit.training.rules import Rules
 
 METHOD = "gedi-symbols"
 ASSUMED = "assuming that every combination of symbols that satisfies the rules"
+LEARNED_FROM = ("rules", "examples", "known labels")  # files of which a run keeps copies
 _TOLD = 12
 
 
@@ -213,9 +209,10 @@ def fit_rules(
 ) -> None:
     began = time.monotonic()
     if resume:
-        run, task = _resumed(out, places.source(), request)
+        given = dict(zip(LEARNED_FROM, (rules, examples, labels), strict=True))
+        run, task = _resumed(out, given, places.source(), request)
         with run.locked() as lock:
-            verdict, rows = _interruptible(run, lock, task)
+            verdict, rows = _train(run, lock, task)
     else:
         if rules is None or examples is None:
             raise UsageError("fit-rules needs RULES and EXAMPLES: a file of rules and a .csv of examples")
@@ -226,7 +223,7 @@ def fit_rules(
             run.create(config)
             try:
                 _keep(run, rules, examples, labels)
-                verdict, rows = _interruptible(run, lock, task, asked, starts)
+                verdict, rows = _train(run, lock, task, asked, starts)
             except Exception:
                 run.remove_if_nothing_was_done(lock)
                 raise
@@ -275,8 +272,9 @@ def _planned(
     )
     made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
     config = fitting.run_config(data, request, dataset, made, execution)
-    if dataset.index is not None or dataset.drawn_from is not None:
-        config = dataclasses.replace(config, shards=reading)
+    stored = dataset.index is not None or dataset.drawn_from is not None
+    came_with = fitting.beside(dataset) | _fingerprints(rules, examples, labels)
+    config = dataclasses.replace(config, shards=reading if stored else None, beside=came_with)
     return Task(config, dataset, stated, read, learned, known), asked, starts
 
 
@@ -311,128 +309,74 @@ def _keep(run: Run, rules: Path, examples: Path, labels: Path | None) -> None:
         write_text(run.path / KNOWN_LABELS, labels.read_text(encoding="utf-8-sig"))
 
 
-def _kept_rules(run: Run) -> RuleFile:
-    path = next((p for p in (run.path / "rules.toml", run.path / "rules.pl") if p.exists()), None)
-    if path is None:
-        raise UsageError(f"{run.path} did not learn from rules: it has no rules.toml or rules.pl")
-    return RuleFile.read(path)
+def _fingerprints(rules: Path, examples: Path, labels: Path | None) -> dict[str, str]:
+    """Of the files that a run learns from."""
+    given = {"rules": rules, "examples": examples} | ({} if labels is None else {"known labels": labels})
+    return {name: _fingerprint(path) for name, path in given.items()}
 
 
-def _resumed(out: Path | None, data: str | None, request: FitRequest) -> tuple[Run, Task]:
+def _fingerprint(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _opened(path: Path, what_to_do: str) -> tuple[Run, RunConfig, RuleFile]:
+    """A run that learns from rules."""
+    run = Run(path)
+    config = run.config()
+    kept = next((p for p in (path / "rules.toml", path / "rules.pl") if p.exists()), None)
+    if not methods[config.plan.method].needs_examples:
+        raise UsageError(f"{path} learns from no rules{what_to_do}")
+    if kept is None:
+        raise UsageError(f"{path} has lost its rules: it has no rules.toml or rules.pl")
+    return run, config, RuleFile.read(kept)
+
+
+def _resumed(
+    out: Path | None, given: Mapping[str, Path | None], data: str | None, request: FitRequest
+) -> tuple[Run, Task]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to be continued?")
     import_to_go_on(request)
-    run = Run(out)
-    config, stated = run.config(), _kept_rules(run)
+    run, config, stated = _opened(out, f": continue it with gedikit fit --resume --out {out}")
+    examples, labels = run.path / EXAMPLES, run.path / KNOWN_LABELS
+    kept = _fingerprints(stated.path, examples, labels if labels.exists() else None)
+    for name, path in given.items():
+        if path is not None and _fingerprint(path) != kept.get(name):
+            raise UsageError(f"{out} began with other {name} than {path} has: leave it out, or begin another run")
     dataset = _all_rows(rows_of(run, config, data))
     if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {data or config.source} now")
-    read = ExampleFile.read(run.path / EXAMPLES, stated, _row_of(dataset))
-    labels = run.path / KNOWN_LABELS
+    others = {name: mark for name, mark in config.beside.items() if name not in LEARNED_FROM}
+    if len(others) < len(config.beside):  # else it was begun by an earlier version, which did not look
+        before, now = ({name: marks.get(name, "") for name in LEARNED_FROM} for marks in (config.beside, kept))
+        fitting.refuse_changes(out, str(out), before, now, LEARNED_FROM)
+    fitting.refuse_changes(out, data or config.source, others, fitting.beside(dataset), ())
+    read = ExampleFile.read(examples, stated, _row_of(dataset))
     learned, known = _learned(stated, read, dataset, labels if labels.exists() else None)
     return run, Task(config, dataset, stated, read, learned, known)
-
-
-def _interruptible(
-    run: Run, lock: DirectoryLock, task: Task, asked: Asked | None = None, starts: Starts | None = None
-) -> tuple[Diagnosis, int]:
-    """Train; who is interrupted is told the command that goes on with rules."""
-    try:
-        return _train(run, lock, task, asked, starts)
-    except Interrupted as stopped:
-        raise Interrupted(str(stopped).replace("gedikit fit --resume", "gedikit fit-rules --resume")) from None
 
 
 def _train(
     run: Run, lock: DirectoryLock, task: Task, asked: Asked | None = None, starts: Starts | None = None
 ) -> tuple[Diagnosis, int]:
-    """Train unless that is done, then write what a finished run has; checkpoints are removed last."""
-    config, dataset = task.config, task.dataset
-    if run.model_path.exists():
-        console.print(f"{run.path} is already trained")
-        fitted = load_run(run.path, config.execution.device)
-    else:
-        checkpoint = run.latest_checkpoint(config.fingerprint)
-        at = checkpoint[1]["iteration"] if checkpoint else 0
-        console.print(fitting.announcement(config, at))
-        for decision in config.plan.decisions:
-            detail(f"  {decision.what}: {decision.choice} ({decision.reason})")
-        model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
-        cheaper = {} if asked is None else fitting.cheaper_budgets(config, asked)
-        with ExitStack() as stack:
-            line = stack.enter_context(ProgressLine(console))
-            recorder = stack.enter_context(RunRecorder(run, config, lock))
-            followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
-            encoding = config.encoding
-            model.fit_planned(
-                config.plan,
-                dataset.x,
-                followers,
-                encoding=encoding,
-                feature_names=[] if encoding is None else [column.name for column in encoding.columns],
-                rules=task.rules,
-                starts=starts,
-                known=task.known,
-                checkpoint=checkpoint,
-                history=run.history(up_to=at),
-            )
-        fitted = model.fitted_
-        lock.check()
-        model.save(run.model_path)
-    with console.status("writing the report") if console.is_terminal else nullcontext():
-        predictions = fitted.training_predictions or fitted.predictions(dataset.x)
-        block = sources.Block(dataset.x, dataset.names, ids=dataset.ids)
-        rows = write_predictions(fitted, [(block, predictions)], regular_or_new(run.labels_path))
-        verdict = _write_report(run, task, fitted)
-    run.forget_checkpoints()
-    names = Names.from_tree(fitted.info["names"])
-    console.print(
-        f"{len(names.names) - len(names.undecided)} of {len(names.names)} clusters have a name that is sure"
-    )
-    for line in names.left_open():
-        console.print(line)
-    console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
-    if not verdict.healthy:
-        console.print(verdict.advice)
-    console.print(f"clusters of {rows} {'pictures' if dataset.names else 'rows'}: {run.labels_path}")
-    console.print(f"report: {run.report_path}")
-    return verdict, rows
-
-
-def _write_report(run: Run, task: Task, fitted: FittedModel) -> Diagnosis:
-    config, dataset = task.config, task.dataset
-    history = run.history().rows
-    held_out = other_rows(run, config, config.source) if config.source in sources.BUILTIN else dataset
-    verdict = diagnose(fitted, diagnosed_rows(fitted, held_out.x), history[-1] if history else None)
-    sections = rule_sections(fitted, fitted.posterior(dataset.x), task.rules.placed, task.read)
-    page = render(
-        ReportData(
-            title=title_of(config.source),
-            fitted=fitted,
-            x=dataset.x,
-            predictions=fitted.predictions(dataset.x),
-            labels=dataset.y,
-            image_shape=dataset.image_shape,
-            history=history,
-            optima=fitted.info["optima"],
-            diagnosis=verdict,
-            metrics=measuring.headline_metrics(fitted, held_out),
-            encoding=dataset.encoding,
-            ids=dataset.ids,
-            names=dataset.names,
-            skipped=dataset.skipped,
-            folder=dataset.folder,
-            rules=sections,
-        )
-    )
-    write_text(regular_or_new(run.report_path), page)
-    return verdict
+    """Train; who is interrupted is told the command that goes on with rules."""
+    config, learned = task.config, fitting.Learned(task.rules, task.read, task.known)
+    cheaper = {} if asked is None else fitting.cheaper_budgets(config, asked)
+    try:
+        done = fitting.train(run, lock, config, task.dataset, 0, cheaper, starts, learned)
+    except Interrupted as stopped:
+        raise Interrupted(str(stopped).replace("gedikit fit --resume", "gedikit fit-rules --resume")) from None
+    assert done is not None
+    return done
 
 
 def explain(path: Path, examples: Path, places: Places, *, k: int, device: str, as_json: bool) -> None:
     """Print the most probable symbols behind every example of a file, as a trained run sees them."""
-    run = Run(path)
-    config, stated = run.config(), _kept_rules(run)
+    run, config, stated = _opened(path, ": there is nothing to explain examples by")
     fitted = load_run(path, device)
     dataset = _all_rows(rows_of(run, config, places.source()))
     read = ExampleFile.read(examples, stated, _row_of(dataset))
