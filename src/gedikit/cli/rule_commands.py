@@ -42,8 +42,8 @@ def check(
 ) -> None:
     """Say which names rules and examples settle, and the fewest labels or examples that would settle the rest.
 
-    The exit status is 0 if every symbol has one name; 1 if some names stay open, if rules or examples contradict each
-    other, or if a file is wrong; 2 if the command is wrong.
+    The exit status is 0 if every symbol has one name; 1 if some names stay open, if rules or examples contradict
+    each other, or if a file is wrong; 2 if the command is wrong.
     """
     from gedikit.cli import rules as commands
 
@@ -84,8 +84,8 @@ def fit_rules(
 ) -> None:
     """Learn what pictures or rows show from rules that hold between them, and write a run directory.
 
-    The exit status is 0 for a finished run, 1 if a file is wrong or the fit failed, 2 if the command is wrong, 3 with
-    --strict if the diagnosis is not healthy, and 130 after an interruption.
+    The exit status is 0 for a finished run, 1 if a file is wrong or the fit failed, 2 if the command is wrong, 3
+    with --strict if the diagnosis is not healthy, and 130 after an interruption.
     """
     from gedikit.cli import rules as commands
     from gedikit.cli.output import set_spreadsheet_safe, set_verbosity
@@ -111,8 +111,8 @@ def explain(
 ) -> None:
     """Say how probable examples are, and which symbols most probably stand behind them.
 
-    What an example leaves open is not held against it. The exit status is 0 if all were explained, however probable; 1
-    if a file is wrong; 2 if the command is wrong.
+    What an example leaves open is not held against it. The exit status is 0 if all were explained, however
+    probable; 1 if a file is wrong; 2 if the command is wrong.
     """
     from gedikit.cli import rules as commands
     from gedikit.imports import import_as_asked
