@@ -94,6 +94,12 @@ _ADVICE = {
     ),
 }
 
+# the symbols say how many clusters there are, and the rules which method and shares
+_ADVICE_TO_RULES = (
+    "Compare some rows of these clusters with the symbols they should show; more examples, a longer training or "
+    "labels of a few rows of them (partial_labels) may settle it."
+)
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -128,7 +134,8 @@ def diagnose(fitted: FittedModel, x: NDArray[Any], last: dict[str, float] | None
     numbers = _numbers(fitted, x, last or {})
     concerns = tuple(Concern.from_tree(tree) for tree in fitted.info.get("concerns", []))
     verdict, explanation = _verdict(numbers, concerns, fitted)
-    return Diagnosis(verdict, explanation, _ADVICE[verdict], numbers, concerns)
+    by_rules = "names" in fitted.info and verdict in (TOO_FEW, TOO_MANY, ACROSS, PINNED, UNCERTAIN)
+    return Diagnosis(verdict, explanation, _ADVICE_TO_RULES if by_rules else _ADVICE[verdict], numbers, concerns)
 
 
 def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> dict[str, float]:

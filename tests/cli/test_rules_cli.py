@@ -105,6 +105,18 @@ def test_text_has_no_order(write):
         RuleFile.read(write("text.toml", text))
 
 
+def test_a_variable_is_not_compared_with_what_it_never_is(write):
+    """Such a comparison is false everywhere, and a rule with it says something else than was meant."""
+    signed = SUM.replace("digit = 3", 'digit = 3\nsign = ["+", "-"]').replace(
+        'b = s"', "b = s if op == 0 else op in ('x', '-')\""
+    )
+    with pytest.raises(DataError) as error:
+        RuleFile.read(write("signed.toml", signed.replace("[rule.variables]", '[rule.variables]\nop = "sign"')))
+    said = str(error.value)
+    assert "2 problems" in said and "the expression has op == 0: op is one of '+', '-'" in said
+    assert "op in ('x', '-'): op is one of '+', '-'" in said
+
+
 def test_a_large_power_is_refused_and_not_computed():
     with pytest.raises(ValueError, match="beyond 64"):
         predicate("9 ** 9 ** 9 == a", ["a"])(1)
@@ -228,6 +240,8 @@ def test_rules_that_contradict_each_other_are_named(write, capsys):
     )
     doubtful = ORDER + TWO_ORDERS.replace('"other way"', '"other way"\nprobability = 0.9')
     assert run(["rules", "check", str(write("doubtful.toml", doubtful))]) == 0
+    alone = write("alone.toml", ORDER.replace('"order"', '"order"\nprobability = 0.9'))
+    assert run(["rules", "check", str(alone)]) == 0
 
 
 def test_examples_of_any_rule_that_would_settle_names_are_told(write, capsys):

@@ -72,7 +72,7 @@ def contradictory_rules(constraints: Sequence[Constraint]) -> tuple[int, ...]:
         one_each = tuple(Kind(v.name, v.values) for v in c.variables)
         nothing = np.full(rows.shape, NOTHING)
         placed.append(Placed(Examples(c, rows), Symbols(one_each), one_each, rows, nothing))
-    found = contradiction(placed)
+    found = contradiction(placed) if placed else None
     return () if found is None else tuple(which for which, _ in found.items)
 
 

@@ -30,6 +30,7 @@ MAX_STEPS, COUNTED = 600, 5  # of narrowing for every question, and so many time
 MAX_RIVALS = 200
 MAX_NUMBERS = 100_000_000  # products of circuits in one pass over all examples and rivals
 MAX_EXAMPLES = 2000
+HALF = 0.5  # chosen on 60 fits of digits
 UNRELATED = 0.1  # prior probability that clusters have nothing to do with the symbols
 RARE, EXPECTED = (
     0.2,
@@ -153,13 +154,18 @@ def names_of(
     labels: Int64[np.ndarray, " n"],
     labelled: Collection[int] = (),
     *,
+    untaught: Int64[np.ndarray, " n"] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Names:
-    """The names of clusters, from the cluster of every row; `labelled` clusters are named by labelled rows."""
+    """The names of clusters, from the cluster of every row; `labelled` clusters are named by labelled rows.
+
+    `untaught` are clusters of rows as they would be if rows had not been made to agree with examples: they are
+    the evidence then, and count half, because they are not quite independent of the examples either.
+    """
     symbols = placed[0].symbols
     sizes = [kind.size for kind in symbols.kinds]
-    seen = [_Seen.of(p, labels) for p in placed]
-    task = _Task(sizes, seen, labelled, max_steps)
+    seen = [_Seen.of(p, labels if untaught is None else untaught) for p in placed]
+    task = _Task(sizes, seen, labelled, max_steps, 1.0 if untaught is None else HALF)
     probability, possible, tied = task.probabilities()
     _without_clusters(placed, seen, labelled, probability, possible)
     plain = symbols.plain_values()
@@ -177,7 +183,9 @@ def names_of(
                 for which in (possible | tied, tied)
             )
             names.append(Name(kind.name, cluster, plain[cluster], p, others, alike))
-    return Names(tuple(names), int(sum(s.counts.sum() for s in seen)), int(task.violated))
+    shown = seen if untaught is None else [_Seen.of(p, labels) for p in placed]
+    violated = sum(s.counts[~s.satisfied(task.place, task.width)].sum() for s in shown)
+    return Names(tuple(names), int(sum(s.counts.sum() for s in seen)), int(violated))
 
 
 @dataclass(frozen=True)
@@ -261,8 +269,11 @@ def _before_clusters(
 class _Task:
     """Namings and their weights."""
 
-    def __init__(self, sizes: Sequence[int], seen: Sequence[_Seen], labelled: Collection[int], max_steps: int):
+    def __init__(
+        self, sizes: Sequence[int], seen: Sequence[_Seen], labelled: Collection[int], max_steps: int, counts: float
+    ):
         self.sizes, self.seen, self.labelled, self.max_steps = sizes, seen, labelled, max_steps
+        self.counts = counts  # how much an example does
         self.width = max(sizes)
         self.place = np.concatenate([np.arange(n) for n in sizes])
         self.kind_of = np.repeat(np.arange(len(sizes)), sizes)
@@ -317,7 +328,7 @@ class _Task:
             good = int(s.counts[s.satisfied(naming, self.width)].sum())
             bad = int(s.counts.sum()) - good
             gain += good * log((1 - wrong) / s.by_chance) + bad * log(wrong / (1 - s.by_chance))
-        return gain
+        return self.counts * gain
 
     def _related(self, evidence: float) -> float:
         """The probability that clusters have to do with symbols; all namings are equally probable beforehand."""

@@ -9,7 +9,7 @@ from typing import Any
 from gedikit.errors import DataError, GediError, UsageError
 from gedikit.storage import parsed_toml
 from gedikit.symbolic.constraint import Constraint
-from gedikit.symbolic.expressions import predicate
+from gedikit.symbolic.expressions import never_equal, predicate
 from gedikit.symbolic.shortcuts import Shown
 from gedikit.symbolic.symbols import Symbols
 from gedikit.symbolic.variables import MAX_VALUES, Variable
@@ -139,21 +139,23 @@ def _rule(name: str, entry: Mapping[str, Any], symbols: Symbols, problems: Probl
         problems.add(f"{name}: probability must be above 0.5 and at most 1, not {probability!r}")
     if not isinstance(weight, int | float) or weight <= 0:
         problems.add(f"{name}: weight must be above 0, not {weight!r}")
-    variables, kinds = _variables(name, entry.get("variables", {}), symbols, problems)
+    values, kinds = _variables(name, entry.get("variables", {}), symbols, problems)
     if isinstance(entry.get("expression"), str) and isinstance(entry.get("variables"), dict):
         try:
             predicate(entry["expression"], list(entry["variables"]))
+            for what in never_equal(entry["expression"], values):
+                problems.add(f"{name}: the expression has {what}")
         except GediError as error:
             problems.add(f"{name}: {error}")
     if len(problems.found) > before:
         return None
     try:
-        constraint = _constraint(entry, variables)
+        constraint = _constraint(entry, values)
     except GediError as error:
         problems.add(f"{name}: {error}")
         return None
     if "program" in entry:
-        kinds = _kinds_of_program(name, constraint, variables, kinds, symbols, problems)
+        kinds = _kinds_of_program(name, constraint, values, kinds, symbols, problems)
     if not kinds:
         problems.add(f"{name} has no variable that is an image: give one a kind of symbols")
     if len(problems.found) > before:
