@@ -88,8 +88,11 @@ def log_posterior(posterior: Float[np.ndarray, "n c"]) -> Float[torch.Tensor, "n
 def _ends(placed: Placed, which: int, log_p: Float[torch.Tensor, "n c"], words: Wording) -> list[list[Cell]]:
     """The least and the most probable examples of a rule, explained."""
     order = np.argsort(log_possible(placed, log_p), kind="stable")
+    has_gap = ((placed.rows == NOTHING) & (placed.known == NOTHING)).any(1)
+    whole = order[~has_gap[order]]  # where much is unknown, to be probable says little
+    best = order if len(whole) < _EXPLAINED else whole
     lines = []
-    for row in dict.fromkeys([*order[:_EXPLAINED].tolist(), *order[-_EXPLAINED:].tolist()]):
+    for row in dict.fromkeys([*order[:_EXPLAINED].tolist(), *best[-_EXPLAINED:].tolist()]):
         found = explained(placed, row, log_p, _WORLDS)
         said = f"{words.example(which, row)}: {told(placed, which, row, words)}"
         lines.append([Cell(said), Cell(f"{found.log_probability:.3g}"), Cell(_worlds(found, which, words))])

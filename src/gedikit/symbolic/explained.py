@@ -57,7 +57,7 @@ def log_possible(placed: Placed, log_p: Float[Tensor, "n c"]) -> Float[np.ndarra
             said, opposite = (satisfied, violated) if holds else (violated, satisfied)
             doubted = (q * said.exp() + (1 - q) * opposite.exp()).clamp_min(SMALLEST).log()
             found[missing[numbers[mine]]] = (said if holds and q == 1 else doubted).numpy()
-    return found
+    return np.minimum(found, 0.0)
 
 
 def _some_values(

@@ -31,6 +31,7 @@ MAX_RIVALS = 200
 MAX_NUMBERS = 100_000_000  # products of circuits in one pass over all examples and rivals
 MAX_EXAMPLES = 2000
 HALF = 0.5  # chosen on 60 fits of digits
+CHANCE = 0.1  # of the examples that hold, as many as may do so by wrong clusters
 UNRELATED = 0.1  # prior probability that clusters have nothing to do with the symbols
 RARE, EXPECTED = (
     0.2,
@@ -299,7 +300,9 @@ class _Task:
             weights /= weights.sum()
             keeps = (weights[:, None] * (rivals == self.place)).sum(0)
             possible = self._names_in(rivals[weights > 0.01 * weights.max()])
-            tied = self._names_in([rival for rival in rivals if self._lost(rival) <= self.violated])
+            held = sum(s.counts.sum() for s in self.seen) - self.violated
+            spared = min(self.violated, CHANCE * held)
+            tied = self._names_in([rival for rival in rivals if self._lost(rival) <= spared])
         related = self._related(evidence)
         equal = 1 / np.array(self.sizes)[self.kind_of]
         probability = related * keeps + (1 - related) * equal
