@@ -306,7 +306,7 @@ def test_fit_rules_writes_a_run_that_explains_examples(tmp_path, write, capsys):
     assert [name["value"] for name in summary["names"]["names"]] == [1, 2, 3]
     assert all(name["probability"] > 0.95 for name in summary["names"]["names"])
     page = (out / "report.html").read_text()
-    assert "What the clusters stand for" in page and "Examples explained" in page and "network ↓ rule →" in page
+    assert "What the clusters stand for" in page and "Examples explained" in page and "network ↓ example →" in page
     rules.unlink()  # the run keeps what it learned from
     again = ["fit-rules", "--resume", "--out", str(out), "-q"]
     assert run(again) == 0

@@ -41,7 +41,7 @@ def log_possible(placed: Placed, log_p: Float[Tensor, "n c"]) -> Float[np.ndarra
     Exact where images have at most 20,000 tuples of values, or the rule is a table. Beyond that it is the sum over
     all values of gaps, at most 1: the same where the rest determines what is missing, and never less.
     """
-    found: Float[np.ndarray, " e"] = placed.log_probability(log_p[placed.images]).double().numpy().copy()
+    found: Float[np.ndarray, " e"] = placed.log_probability(log_p[placed.images]).double().clamp_max(0).numpy()
     missing = np.flatnonzero(((placed.rows == NOTHING) & (placed.known == NOTHING)).any(1))
     if not len(missing):
         return found
@@ -56,8 +56,8 @@ def log_possible(placed: Placed, log_p: Float[Tensor, "n c"]) -> Float[np.ndarra
             satisfied, violated = _some_values(some, group, mine, log_p)
             said, opposite = (satisfied, violated) if holds else (violated, satisfied)
             doubted = (q * said.exp() + (1 - q) * opposite.exp()).clamp_min(SMALLEST).log()
-            found[missing[numbers[mine]]] = (said if holds and q == 1 else doubted).numpy()
-    return np.minimum(found, 0.0)
+            found[missing[numbers[mine]]] = (said if holds and q == 1 else doubted).clamp_max(0).numpy()
+    return found
 
 
 def _some_values(
