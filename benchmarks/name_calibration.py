@@ -8,7 +8,7 @@ few or many examples, and clusters that are named in one of the ways that satisf
 with some rows in a wrong cluster. A name is right if the cluster shows that symbol.
 
 With --fits, networks are trained on few of scikit-learn's digits, half of the time with noise, by 6 to 250 examples
-of a rule. A name is right if most rows of the cluster show that symbol; each fit has a seed of its own, from --seed on.
+of a rule. A name is right if most rows of the cluster show that symbol. Each fit has a seed of its own.
 
 Beside the Brier score stands that of always saying how often names are right in all tasks together, and that of
 always being sure.

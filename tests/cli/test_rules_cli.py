@@ -134,6 +134,12 @@ def test_check_says_what_rules_settle(write, capsys):
     said = capsys.readouterr().out
     assert "one-to-one namings that satisfy it: 6" in said
     assert "labels that would settle it: one row each of 1, 2" in said
+    bad = write("bad.csv", "picture,symbol\n\n1.png,9\n2.png\n")
+    assert run(["rules", "check", str(other), "--labels", str(bad)]) == 1
+    said = capsys.readouterr().err
+    assert "line 3, column symbol: '9' is none of 1, 2, 3" in said and "line 4, column symbol: ''" in said
+    assert run(["rules", "check", str(other), "--labels", str(write("none.csv", "picture,symbol\n"))]) == 1
+    assert "has no labels below its first line" in capsys.readouterr().err
     labels = write("labels.csv", "picture,symbol\n1.png,1\n2.png,3\n")
     assert run(["rules", "check", str(other), "--labels", str(labels)]) == 0
 

@@ -6,7 +6,17 @@ from typing import Annotated
 import typer
 
 from gedikit.cli.data import data as image_data
-from gedikit.cli.request import BadShards, FitRequest, Imports, LabelsFrom, RunImports, SpreadsheetSafe, asking_for
+from gedikit.cli.request import (
+    BadShards,
+    FitRequest,
+    Imports,
+    LabelsFrom,
+    Resume,
+    RunImports,
+    SpreadsheetSafe,
+    Strict,
+    asking_for,
+)
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
 
@@ -93,19 +103,14 @@ def fit(
     out: Annotated[
         Path | None, typer.Option(help="Run directory.", metavar="DIR", show_default="runs/DATA-METHOD-SEED")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out after an interruption.", metavar="")
-    ] = False,
+    resume: Resume = False,
     evaluate_every: Annotated[
         int,
         typer.Option(
             help="Epochs between evaluations on the test set of built-in images; 0 for none.", metavar="EPOCHS"
         ),
     ] = 10,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar=""),
-    ] = False,
+    strict: Strict = False,
     spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gedikit.cli.request import FitRequest, RunImports, SpreadsheetSafe, asking_for
+from gedikit.cli.request import FitRequest, Resume, RunImports, SpreadsheetSafe, Strict, asking_for
 
 rules = typer.Typer(no_args_is_help=True, help="Rules: look at them before training.")
 
@@ -68,13 +68,8 @@ def fit_rules(
     out: Annotated[
         Path | None, typer.Option(help="Run directory.", metavar="DIR", show_default="runs/DATA-RULES-SEED")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out after an interruption.", metavar="")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar=""),
-    ] = False,
+    resume: Resume = False,
+    strict: Strict = False,
     spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Json = False,
     quiet: Quiet = False,

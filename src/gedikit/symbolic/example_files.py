@@ -116,27 +116,30 @@ def any_name() -> RowOf:
     return lambda cell: number.setdefault(cell, len(number))
 
 
-def _examples(path: Path, rules: RuleFile, row_of: RowOf | None) -> ExampleFile:
+def _lines(path: Path) -> list[list[str]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.reader(file))
+            return [[cell.strip() for cell in line] for line in csv.reader(file)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
-    problems = Problems(path)
-    if not lines or not any(cell.strip() for cell in lines[0]):
+
+
+def _examples(path: Path, rules: RuleFile, row_of: RowOf | None) -> ExampleFile:
+    lines, problems = _lines(path), Problems(path)
+    if not lines or not any(lines[0]):
         raise DataError(f"{path} is empty: its first line names the columns, one for every variable")
-    head = [cell.strip() for cell in lines[0]]
+    head = lines[0]
     columns = _columns(head, rules, problems)
     problems.tell()
     read = [_Column(rule, columns[rule.name], row_of) for rule in rules.rules]
     names = {rule.name: column for rule, column in zip(rules.rules, read, strict=True)}
     for number, line in enumerate(lines[1:], start=2):
-        if not any(cell.strip() for cell in line):
+        if not any(line):
             continue
         if len(line) > len(head):
             problems.add(f"line {number} has {len(line)} cells and the first line {len(head)}")
             continue
-        cells = dict(zip(head, [cell.strip() for cell in line], strict=False))
+        cells = dict(zip(head, line, strict=False))
         chosen = read
         if cells.get(RULE):
             if cells[RULE] not in names:
@@ -294,36 +297,37 @@ def _possible(constraint: Constraint, told: Mapping[str, Hashable], holds: bool)
 
 def read_labels(path: Path, symbols: Symbols, row_of: RowOf, n_rows: int | None) -> Int64[np.ndarray, " n"]:
     """Clusters of rows that a .csv labels, −1 of all others: columns picture and symbol, and kind if several."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
-    problems = Problems(path)
+    lines, problems = _lines(path), Problems(path)
     several = len(symbols.kinds) > 1
     wanted = ["picture", "symbol", *(["kind"] if several else [])]
     missing = [name for name in wanted if not lines or name not in lines[0]]
     if missing:
         raise DataError(f"{path} needs the columns {', '.join(wanted)}, and has no {missing[0]}")
     found: dict[int, int] = {}
-    for number, line in enumerate(lines, start=2):
-        name = (line.get("kind") or "").strip() if several else symbols.names[0]
+    for number, line in enumerate(lines[1:], start=2):
+        cells = dict.fromkeys(wanted, "") | dict(zip(lines[0], line, strict=False))
+        if not any(line):
+            continue
+        name = cells["kind"] if several else symbols.names[0]
         if name not in symbols.names:
             problems.add(f"line {number}, column kind: there is no kind {name!r}, only {', '.join(symbols.names)}")
             continue
         kind = symbols[name]
-        written, cell = {str(v): i for i, v in enumerate(kind.values)}, (line["symbol"] or "").strip()
-        if cell not in written:
-            problems.add(f"line {number}, column symbol: {cell!r} is none of {', '.join(written)}")
+        written = {str(value): i for i, value in enumerate(kind.values)}
+        if cells["symbol"] not in written:
+            problems.add(f"line {number}, column symbol: {cells['symbol']!r} is none of {', '.join(written)}")
             continue
         try:
-            row = row_of((line["picture"] or "").strip())
+            row = row_of(cells["picture"])
         except DataError as error:
             problems.add(f"line {number}, column picture: {error}")
             continue
-        if found.setdefault(row, kind.first + written[cell]) != kind.first + written[cell]:
-            problems.add(f"line {number}: {line['picture']} has another symbol than on a line before")
+        cluster = kind.first + written[cells["symbol"]]
+        if found.setdefault(row, cluster) != cluster:
+            problems.add(f"line {number}: {cells['picture']} has another symbol than on a line before")
     problems.tell()
+    if not found:
+        raise DataError(f"{path} has no labels below its first line")
     labels = np.full(n_rows if n_rows is not None else max(found) + 1, -1)
     labels[list(found)] = list(found.values())
     return labels
