@@ -35,7 +35,7 @@ from gedikit.training.islands import CUT_ISLAND, OUTLIERS, SEVERAL_ISLANDS, Conc
 HEALTHY, UNCERTAIN = "healthy", "uncertain"
 TOO_FEW, TOO_MANY, ACROSS = "too few clusters", "too many clusters", "clusters across groups"
 PINNED, OF_OUTLIERS = "shares pinned to the prior", "a cluster of outliers"
-UNDECIDED_NAMES = "undecided names"
+UNDECIDED_NAMES, UNSURE_NAMES = "undecided names", "unsure names"
 _MINOR = 0.95  # agreement (ARI) of clusters and islands from which on what is wrong concerns few rows
 _PINNED = 0.15  # how far shares are from the prior at most, relative to it
 _WORSE = 0.1  # nats a row below one Gaussian
@@ -84,11 +84,21 @@ _ADVICE = {
         "Label a row or two of what cannot be told apart (partial_labels), or add examples; Constraint.shortcuts "
         "and `gedikit rules check` say which are the fewest. The clusters themselves are not affected."
     ),
+    UNSURE_NAMES: (
+        "Add examples, train longer, or label a row or two of these clusters (partial_labels); look at clusters "
+        "that hold few rows, or rows of two symbols. The rules themselves leave nothing open."
+    ),
     OF_OUTLIERS: (
         "Look at the rows of that cluster: leave them out, or give them sample_weight=0, and fit again; "
         "outlier_score finds them without a cluster of their own."
     ),
 }
+
+# the symbols say how many clusters there are, and the rules which method and shares
+_ADVICE_TO_RULES = (
+    "Compare some rows of these clusters with the symbols they should show; more examples, a longer training or "
+    "labels of a few rows of them (partial_labels) may settle it."
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,8 @@ def diagnose(fitted: FittedModel, x: NDArray[Any], last: dict[str, float] | None
     numbers = _numbers(fitted, x, last or {})
     concerns = tuple(Concern.from_tree(tree) for tree in fitted.info.get("concerns", []))
     verdict, explanation = _verdict(numbers, concerns, fitted)
-    return Diagnosis(verdict, explanation, _ADVICE[verdict], numbers, concerns)
+    by_rules = "names" in fitted.info and verdict in (TOO_FEW, TOO_MANY, ACROSS, PINNED, UNCERTAIN)
+    return Diagnosis(verdict, explanation, _ADVICE_TO_RULES if by_rules else _ADVICE[verdict], numbers, concerns)
 
 
 def _numbers(fitted: FittedModel, x: NDArray[Any], last: dict[str, float]) -> dict[str, float]:
@@ -217,19 +228,27 @@ def _failure(n: dict[str, float], concerns: Sequence[Concern], fitted: FittedMod
 
 
 def _of_names(fitted: FittedModel) -> tuple[str, str] | None:
-    """Names that examples leave open, so that a cluster may stand for something else."""
+    """Names that examples leave open, so that clusters may stand for something else, or no fit is sure of."""
     if "names" not in fitted.info:
         return None
     names = Names.from_tree(fitted.info["names"])
-    if not names.undecided:
-        return None
-    groups = "; ".join(", ".join(map(str, values)) for _, values in names.groups[:_TOLD])
-    what = groups or ", ".join(str(name.value) for name in names.undecided)
-    more = f" and {len(names.groups) - _TOLD} more groups" if len(names.groups) > _TOLD else ""
-    return UNDECIDED_NAMES, (
-        f"the rules and examples do not settle what {len(names.undecided)} of {len(names.names)} clusters stand "
-        f"for: names that could be exchanged are {what}{more}"
-    )
+    by_rule, by_fit, n = names.open_by_rule, names.open_by_fit, len(names.names)
+    if by_rule:
+        groups = [", ".join(map(str, values)) for _, values in names.groups]
+        what = "; ".join(groups[:_TOLD]) or ", ".join(map(str, by_rule))
+        more = f" and {len(groups) - _TOLD} more groups" if len(groups) > _TOLD else ""
+        unsure = f"; of {len(by_fit)} more the fit is not sure" if by_fit else ""
+        return UNDECIDED_NAMES, (
+            f"the rules and examples do not settle what {len(by_rule)} of {n} clusters stand for: names that could "
+            f"be exchanged are {what}{more}{unsure}"
+        )
+    if by_fit:
+        some = ", ".join(map(str, by_fit[:_TOLD])) + (", …" if len(by_fit) > _TOLD else "")
+        return UNSURE_NAMES, (
+            f"the rules and examples settle all names, but of {len(by_fit)} of {n} this fit is not sure ({some}): "
+            f"{names.violated} of {names.n_examples} examples violate their rule"
+        )
+    return None
 
 
 def _of_density(n: dict[str, float], fitted: FittedModel) -> tuple[str, str] | None:

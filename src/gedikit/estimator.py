@@ -40,6 +40,8 @@ from gedikit.profile import DataProfile, as_rows
 from gedikit.rows import Rows
 from gedikit.starts import Starts
 from gedikit.symbolic import Constraint, Examples, Names, Symbols, names_of
+from gedikit.symbolic.examples import parted
+from gedikit.symbolic.neighbours import MOST_ROWS, by_neighbours
 from gedikit.tables import ColumnOptions, TableEncoding
 from gedikit.training.callbacks import FitView
 from gedikit.training.devices import resolve_device
@@ -388,7 +390,11 @@ class GEDI(
         self.fitted_.info["groups"] = groups.tree()
         if rules is not None:
             labelled = () if known is None else known.agreeing(self.fitted_.training_labels)
-            self.fitted_.info["names"] = names_of(rules.placed, self._shown_symbols(rules, x[:]), labelled).tree()
+            shown = self._shown_symbols(rules, x[:])
+            few, _ = parted(rules.placed, MOST_ROWS, plan.seed)
+            untaught = None if result.likeness is None else by_neighbours(few, shown, result.likeness.nearest)
+            placed = rules.placed if untaught is None else few
+            self.fitted_.info["names"] = names_of(placed, shown, labelled, untaught=untaught).tree()
         self.n_features_in_ = x.shape[1] if encoding is None else len(encoding.columns)
         if feature_names:
             self.feature_names_in_ = np.array(feature_names, dtype=object)

@@ -11,8 +11,9 @@ from gedikit.cli.main import run
 from gedikit.data import sources
 from gedikit.data.shards import Shard
 from gedikit.errors import DataError, UsageError
+from gedikit.symbolic.example_files import ExampleFile, any_name, row_number
 from gedikit.symbolic.expressions import predicate
-from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, row_number
+from gedikit.symbolic.rule_files import RuleFile
 from shard_cases import pictures, write_shards
 
 ORDER = """
@@ -104,6 +105,18 @@ def test_text_has_no_order(write):
         RuleFile.read(write("text.toml", text))
 
 
+def test_a_variable_is_not_compared_with_what_it_never_is(write):
+    """Such a comparison is false everywhere, and a rule with it says something else than was meant."""
+    signed = SUM.replace("digit = 3", 'digit = 3\nsign = ["+", "-"]').replace(
+        'b = s"', "b = s if op == 0 else op in ('x', '-')\""
+    )
+    with pytest.raises(DataError) as error:
+        RuleFile.read(write("signed.toml", signed.replace("[rule.variables]", '[rule.variables]\nop = "sign"')))
+    said = str(error.value)
+    assert "2 problems" in said and "the expression has op == 0: op is one of '+', '-'" in said
+    assert "op in ('x', '-'): op is one of '+', '-'" in said
+
+
 def test_a_large_power_is_refused_and_not_computed():
     with pytest.raises(ValueError, match="beyond 64"):
         predicate("9 ** 9 ** 9 == a", ["a"])(1)
@@ -121,6 +134,12 @@ def test_check_says_what_rules_settle(write, capsys):
     said = capsys.readouterr().out
     assert "one-to-one namings that satisfy it: 6" in said
     assert "labels that would settle it: one row each of 1, 2" in said
+    bad = write("bad.csv", "picture,symbol\n\n1.png,9\n2.png\n")
+    assert run(["rules", "check", str(other), "--labels", str(bad)]) == 1
+    said = capsys.readouterr().err
+    assert "line 3, column symbol: '9' is none of 1, 2, 3" in said and "line 4, column symbol: ''" in said
+    assert run(["rules", "check", str(other), "--labels", str(write("none.csv", "picture,symbol\n"))]) == 1
+    assert "has no labels below its first line" in capsys.readouterr().err
     labels = write("labels.csv", "picture,symbol\n1.png,1\n2.png,3\n")
     assert run(["rules", "check", str(other), "--labels", str(labels)]) == 0
 
@@ -190,9 +209,74 @@ def test_examples_that_contradict_each_other_are_named(write, capsys):
     rules = write("sum.toml", SUM)
     assert run(["rules", "check", str(rules), str(write("e.csv", "a,b,s\np,q,1\nr,q,2\np,q,3\n"))]) == 1
     said = capsys.readouterr().err
+    assert "e.csv: whatever the images show, it cannot be that these examples hold together: " in said
+    assert said.endswith("line 2 (a is p, b is q, s = 1); line 4 (a is p, b is q, s = 3)\n")
+    assert run(["rules", "check", str(rules), str(write("twice.csv", "a,b,s\nq,r,1\np,p,3\n"))]) == 1
+    assert "line 3 contradicts rule 1: with a is p, b is p, s = 3 it cannot hold" in capsys.readouterr().err
+
+
+TWO_ORDERS = """
+[[rule]]
+name = "other way"
+expression = "rank_b < rank_a"
+[rule.variables]
+rank_a = "size"
+rank_b = "size"
+
+[[rule]]
+name = "not equal"
+expression = "rank_a != rank_b"
+[rule.variables]
+rank_a = "size"
+rank_b = "size"
+"""
+
+
+def test_rules_that_contradict_each_other_are_named(write, capsys):
+    """A line is an example of every rule unless it names its own."""
+    both = write("both.toml", ORDER + TWO_ORDERS)
+    assert run(["rules", "check", str(both)]) == 1
+    assert "both.toml: no values satisfy order, other way together" in capsys.readouterr().err
+    named = write("named.csv", "rule,rank_a,rank_b\norder,p,q\nother way,r,p\n")
+    assert run(["rules", "check", str(both), str(named)]) == 0
+    assert run(["rules", "check", str(both), str(write("shared.csv", "rank_a,rank_b\np,q\n"))]) == 1
+    said = capsys.readouterr().err
     assert (
-        "cannot be that these examples hold together: row 0" in said and "row 2" in said and "row 1 of" not in said
+        "line 2 as an example of order (rank_a is p, rank_b is q)" in said and "as an example of other way" in said
     )
+    doubtful = ORDER + TWO_ORDERS.replace('"other way"', '"other way"\nprobability = 0.9')
+    assert run(["rules", "check", str(write("doubtful.toml", doubtful))]) == 0
+    alone = write("alone.toml", ORDER.replace('"order"', '"order"\nprobability = 0.9'))
+    assert run(["rules", "check", str(alone)]) == 0
+
+
+def test_examples_of_any_rule_that_would_settle_names_are_told(write, capsys):
+    """Sums alone leave 0 and 2 open; either rule has an example that settles them, also one without any so far."""
+    order = ORDER[ORDER.index("[[rule]]") :].replace('"size"', '"digit"')
+    rules = write("two.toml", SUM.replace("[[rule]]", '[[rule]]\nname = "sum"') + order)
+    few = write("few.csv", "rule,a,b,s,rank_a,rank_b\nsum,0,2,2,,\n")
+    assert run(["rules", "check", str(rules), str(few), "--symbols"]) == 1
+    said = capsys.readouterr().out
+    assert (
+        "labels that would settle it: one row each of 0\nor examples that would: sum: a = 0, b = 0, s = 0\n" in said
+    )
+    none = write("none.csv", "rule,a,b,s,rank_a,rank_b\norder,,,,1,2\n")
+    assert run(["rules", "check", str(rules), str(none), "--symbols", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["examples_to_add"] == [{"rule": "order", "rank_a": 0, "rank_b": 1}] and not found["symmetric"]
+    other = write("other.toml", ORDER.replace("<", "!="))
+    assert run(["rules", "check", str(other), str(write("p.csv", "rank_a,rank_b\np,q\n"))]) == 1
+    assert "more examples would not: another naming satisfies all that the rule allows" in capsys.readouterr().out
+
+
+def test_examples_that_violate_rules_are_looked_at(write, capsys):
+    rules = write("order.toml", ORDER)
+    shown = write("shown.csv", "rank_a,rank_b,holds\n1,2,\n3,2,false\n")
+    assert run(["rules", "check", str(rules), str(shown), "--symbols"]) == 0  # 1 < 2 and not 3 < 2
+    always = write("always.csv", "a,b,s,holds\n0,2,2,false\n")
+    assert run(["rules", "check", str(write("sum.toml", SUM)), str(always), "--symbols"]) == 1
+    said = capsys.readouterr().err
+    assert "line 2 contradicts rule 1: it is said to be violated, and all symbols satisfy it with a = 0" in said
 
 
 def test_several_rules_share_examples_or_name_theirs(write):
@@ -228,15 +312,49 @@ def test_fit_rules_writes_a_run_that_explains_examples(tmp_path, write, capsys):
     assert [name["value"] for name in summary["names"]["names"]] == [1, 2, 3]
     assert all(name["probability"] > 0.95 for name in summary["names"]["names"])
     page = (out / "report.html").read_text()
-    assert "What the clusters stand for" in page and "Examples explained" in page and "network ↓ rule →" in page
+    assert "What the clusters stand for" in page and "Examples explained" in page and "network ↓ example →" in page
     rules.unlink()  # the run keeps what it learned from
-    assert run(["fit-rules", "--resume", "--out", str(out), "-q"]) == 0
-    capsys.readouterr()
+    again = ["fit-rules", "--resume", "--out", str(out), "-q"]
+    assert run(again) == 0
+    refuse_what_changed(out, examples, write, capsys)
+    assert run(["fit", "--resume", "--out", str(out)]) == 2
+    assert f"learns from rules: continue it with gedikit fit-rules --resume --out {out}" in capsys.readouterr().err
+    plain = tmp_path / "plain"
+    assert run(["fit", str(table), "--clusters", "3", "--iters", "1", "--out", str(plain), "-q"]) == 0
+    for asked in (["fit-rules", "--resume", "--out", str(plain)], ["explain", str(plain), str(examples)]):
+        assert run(asked) == 2
+        assert f"{plain} learns from no rules: " in capsys.readouterr().err
     few = write("few.csv", f"rank_a,rank_b\n{pairs[0][0]},{pairs[0][1]}\n{pairs[0][1]},{pairs[0][0]}\n")
     assert run(["explain", str(out), str(few), "--json"]) == 0
     good, bad = json.loads(capsys.readouterr().out)
     assert list(good["worlds"][0]["values"].values()) == (labels[list(pairs[0])] + 1).tolist()
     assert good["log_probability"] > -0.2 > -1 > bad["log_probability"]
+    gaps = write("gaps.csv", f"rank_a,rank_b,holds\n{pairs[0][0]},,\n{pairs[0][1]},{pairs[0][0]},no\n")
+    assert run(["explain", str(out), str(gaps)]) == 0
+    said = capsys.readouterr().out
+    assert f"line 2: rank_a is row {pairs[0][0]}, rank_b unknown\n  log P = -0.0" in said  # some row is larger
+    assert f"rank_b is row {pairs[0][0]}, said to violate the rule\n  log P = -0.0" in said
+    assert f"rank_a={labels[pairs[0][1]] + 1}, rank_b={labels[pairs[0][0]] + 1}\n" in said
+
+
+def refuse_what_changed(out, examples, write, capsys):
+    """A run that goes on learns from what it began with: other files are refused, the same ones may be named."""
+    again = ["fit-rules", "--resume", "--out", str(out), "-q"]
+    kept = out / "examples.csv"
+    assert run([*again[:1], str(out / "rules.toml"), str(examples), *again[1:]]) == 0
+    other = write("other.csv", examples.read_text() + "0,1\n")
+    assert run([*again[:1], str(out / "rules.toml"), str(other), *again[1:]]) == 2
+    assert "began with other examples than" in capsys.readouterr().err
+    for path, changed in ((kept, other.read_text()), (out / "rules.toml", ORDER.replace("<", "<="))):
+        text = path.read_text()
+        path.write_text(changed)
+        assert run(again) == 2
+        assert f"learns from {path.stem}, and those in {out} are not the same" in capsys.readouterr().err
+        path.write_text(text)
+    (out / "known-labels.csv").write_text("picture,symbol\n0,1\n")
+    assert run(again) == 2
+    assert "known labels" in capsys.readouterr().err
+    (out / "known-labels.csv").unlink()
 
 
 @pytest.fixture
@@ -310,4 +428,6 @@ def test_wrong_questions_are_answered(tmp_path, write, capsys):
     assert "learns from no rules" in capsys.readouterr().err
     assert run(["rules", "check", str(tmp_path / "none.toml")]) == 1
     assert "cannot be read" in capsys.readouterr().err
+    assert run(["fit-rules", rules, examples, "--data", "moons", "--seed", "-1"]) == 2
+    assert "--seed must not be negative, not -1" in capsys.readouterr().err
     assert run(["explain", str(tmp_path), examples]) == 2

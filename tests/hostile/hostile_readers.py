@@ -32,7 +32,8 @@ from gedikit.errors import GediError
 from gedikit.fitted import FittedModel
 from gedikit.runs import Run, RunConfig
 from gedikit.storage import read_tensors, write_tensors
-from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name, read_labels
+from gedikit.symbolic.example_files import ExampleFile, any_name, read_labels
+from gedikit.symbolic.rule_files import RuleFile
 
 OWN = (GediError, Unreadable)  # what a reader may raise; the second becomes a reason to leave a picture out
 Damage = Callable[[bytes], bytes]

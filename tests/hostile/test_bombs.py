@@ -24,8 +24,9 @@ from gedikit.errors import DataError, GediError, StorageError, UsageError
 from gedikit.runs import RunConfig
 from gedikit.storage import parsed_toml, read_tensors
 from gedikit.symbolic import Constraint, budget
+from gedikit.symbolic.example_files import ExampleFile, any_name
 from gedikit.symbolic.expressions import predicate
-from gedikit.symbolic.rule_files import ExampleFile, RuleFile, any_name
+from gedikit.symbolic.rule_files import RuleFile
 from shard_cases import tar_of
 
 OWNED = "owned"

@@ -14,7 +14,7 @@ from problog.program import PrologString
 from symbolic_cases import ADDITION, CARRY, DIGITS, NEURAL, addition, carry_query, draw, random_program
 from symbolic_cases import with_probabilities as numbers
 
-from gedikit.symbolic import Constraint
+from gedikit.symbolic import Constraint, Examples, Known, Rows, Symbols
 from gedikit.symbolic.budget import Budget
 from gedikit.symbolic.formula import bottom_up
 from gedikit.symbolic.neural import clauses_of
@@ -84,6 +84,40 @@ def test_random_programs_have_the_probability_that_problog_gives(seed):
     p = {v.name: x.exp().tolist() for v, x in zip(constraint.variables, log_p, strict=True)}
     theirs = get_evaluatable().create_from(PrologString(f"{numbers(program, p)}\nquery(q).")).evaluate()
     assert constraint.log_probability(log_p).exp().item() == pytest.approx(next(iter(theirs.values())), abs=1e-8)
+
+
+LEVELS = "nn(levels, [X], Y, [low, mid, high]) :: level(X, Y).\n"
+BY_LEVEL = """
+mixed :- q, \\+ level(s, low).
+mixed :- level(s, high), shape(x, disc).
+mixed :- level(s, low), bright(y), \\+ q.
+"""
+
+
+@pytest.mark.parametrize("seed", range(60, 72))
+def test_examples_with_known_values_are_as_problog_has_them_given_evidence(seed):
+    """Images of two kinds, a value of a third domain that is known, or a gap: then it is any, all alike."""
+    program = random_program(seed) + BY_LEVEL
+    columns = {
+        "shape(x)": Rows([0, 1, 0, 1]),
+        "shape(y)": Rows([1, 0, 1, 0]),
+        "bright(x)": Rows([2, 3, 3, 2]),
+        "bright(y)": Rows([3, 2, 2, 3]),
+        "level(s)": Known(["low", "mid", "high", None]),
+    }
+    examples = Examples(Constraint.from_program(NEURAL + LEVELS + program, "mixed"), columns)
+    symbols = Symbols.of({"shape": ("square", "disc", "star"), "light": (False, True)})
+    shapes, lights = draw((3, 2), (4,), seed)
+    found = examples.of(symbols).log_probability(torch.cat([shapes, lights], 1)).exp()
+    for i, level in enumerate(columns["level(s)"].values):
+        row = {name: column.numbers[i] for name, column in columns.items() if isinstance(column, Rows)}
+        p = {n: (shapes if "shape" in n else lights)[at].exp() for n, at in row.items()}
+        p = {n: (x * (1 - 1e-9)).tolist() for n, x in p.items()}  # rounded, they must not exceed 1
+        known = "" if level is None else f"evidence(level(s,{level})).\n"
+        alike = "; ".join(f"0.333333333333::level(s,{v})" for v in ("low", "mid", "high"))
+        asked = f"{numbers(program, p)}\n{alike}.\n{known}query(mixed)."
+        theirs = get_evaluatable().create_from(PrologString(asked)).evaluate()
+        assert found[i].item() == pytest.approx(next(iter(theirs.values())), abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 8))
@@ -236,7 +270,7 @@ def test_a_sum_of_two_hundred_digits_compiles():
     """Deeper than the stack that a process begins with; were it to overflow, this process would end."""
     script = """
 import torch
-from gedikit.symbolic import Constraint
+from gedikit.symbolic import Constraint, Examples, Known, Rows, Symbols
 program = '''
 nn(net, [X], Y, [0, 1, 2]) :: digit(X, Y).
 add([], 0).

@@ -2,7 +2,8 @@
 
 import doctest
 import re
-from itertools import permutations, product
+import sys
+from itertools import combinations, permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic import Constraint
+from gedikit.symbolic.interchangeable import interchangeable
 from gedikit.symbolic.maps import MAPPED, Count, MapSearch, Patterns, Symmetries, smallest_hitting_set
 from gedikit.symbolic.shortcuts import Shown, _Asked, shortcuts
 
@@ -101,6 +103,7 @@ def test_names_and_labels_equal_brute_force():
             for s in range(size):
                 assert set(found.names[str(k)][s]) == {m[k][s] for m in namings}
                 assert set(found.maps_to[str(k)][s]) == {m[k][s] for m in maps}
+            assert sorted(found.groups[str(k)]) == pairwise_groups(size, [m[k] for m in namings])
         for labels, others in ((found.labels, namings), (found.labels_for_maps, maps)):
             keep = [m for m in others if all(m[int(k)][s] == s for k, s in labels)]
             assert len(keep) == 1
@@ -108,6 +111,70 @@ def test_names_and_labels_equal_brute_force():
             if labels and len(others) <= 30:  # no fewer labels do
                 fewer = product(points, repeat=len(labels) - 1)
                 assert all(sum(all(m[k][s] == s for k, s in some) for m in others) > 1 for some in fewer)
+
+
+def pairwise_groups(size, namings):
+    """The largest sets of symbols any two of which some naming gives the name of the other, by trying all sets."""
+    as_other = {(s, m[s]) for m in namings for s in range(size)}
+    sets = [
+        group
+        for n in range(2, size + 1)
+        for group in combinations(range(size), n)
+        if all((a, b) in as_other and (b, a) in as_other for a, b in combinations(group, 2))
+    ]
+    return sorted(g for g in sets if not any(set(g) < set(other) for other in sets))
+
+
+def test_groups_are_orbits_where_all_is_shown_and_never_chained():
+    """Of symmetries of a rule alone, groups are the sets that they take to each other."""
+    turned = Constraint(lambda a, b: (a + 2) % 6 == b, domains=(6, 6)).shortcuts()
+    assert turned.groups == {"symbol": [tuple(range(6))]}  # though no naming exchanges two names alone
+    one = Constraint(lambda a, b: a < b, domains=(3, 3)).shortcuts({"a": [0], "b": [1]})
+    assert one.groups == {"symbol": [(1, 2)]} and one.undecided == {"symbol": (0, 1, 2)}
+    assert "names it leaves open one way only: 0 as 1; 2 as 0" in str(one)
+    assert interchangeable("abcd", {"a": "ab", "b": "abc", "c": "bc", "d": "da"}) == [("a", "b"), ("b", "c")]
+
+
+def test_examples_to_add_are_the_fewest_that_leave_one_naming():
+    """Against all sets of tuples that the rule allows and that are not shown yet."""
+    rng, settled, hopeless = np.random.default_rng(102), 0, 0
+    for _ in range(150):
+        domains, kinds, sizes, allowed, shown = random_rule(rng)
+        names = [f"x{i}" for i in range(len(domains))]
+        given = {n: [t[i] for t in shown] for i, n in enumerate(names)}
+        known = [n for n, k in zip(names, kinds, strict=True) if k is None]
+        of_kind = {n: str(k) for n, k in zip(names, kinds, strict=True) if k is not None}
+        _, namings = brute_force(allowed, shown, kinds, sizes)
+        others = [t for t in allowed if t not in shown]
+        symmetric = len(brute_force(allowed, allowed, kinds, sizes)[1]) > 1
+        if len(namings) == 1 or len(others) > 12 or (symmetric and hopeless > 8):
+            continue
+        found = shortcuts([Shown(Constraint.from_table(allowed, domains), given, known)], kinds=of_kind)
+
+        def left(more, shown=shown, allowed=allowed, kinds=kinds, sizes=sizes):
+            return len(brute_force(allowed, [*shown, *more], kinds, sizes)[1])
+
+        sizes_that_do = [n for n in range(1, 4) if any(left(more) == 1 for more in combinations(others, n))]
+        assert found.symmetric == symmetric
+        if symmetric:
+            assert found.examples == ()
+            hopeless += 1
+        else:
+            chosen = [tuple(example[n] for n in names) for example in found.examples]
+            assert left(chosen) == 1 and set(chosen) <= set(others)
+            assert len(chosen) == min(sizes_that_do, default=len(chosen))
+            settled += 1
+    assert settled > 5 and hopeless > 5
+
+
+def test_examples_to_add_are_found_where_the_fewest_are_not(monkeypatch):
+    order = Constraint(lambda a, b: a < b, domains=(5, 5))
+    monkeypatch.setattr(
+        sys.modules["gedikit.symbolic.shortcuts"], "TRIED", 1
+    )  # the package has a function of this name
+    found = order.shortcuts({"a": [0], "b": [1]})
+    pairs = [(0, 1), *((e["a"], e["b"]) for e in found.examples)]
+    assert order.shortcuts({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}).settled
 
 
 def test_even_odd_and_half_of_rsbench():
@@ -172,6 +239,8 @@ def test_examples_that_violate_the_rule_count_too():
     both = order.shortcuts({"a": [0, 2], "b": [1, 1]}, holds=[True, False])
     assert one.namings.at_most == 3  # 01, 02, 12 stay in order
     assert both.namings.at_most == 1  # and 2 is not below 1
+    gap = order.shortcuts({"a": [0, 2], "b": [1, None]}, holds=[True, False])  # 2 is below none of what is there
+    assert gap.namings.at_most == 1
 
 
 def test_a_program_is_counted_by_its_circuit():

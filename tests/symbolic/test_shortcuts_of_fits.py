@@ -1,10 +1,14 @@
 """Probabilities of names: from clusters whose naming is known, and after a fit."""
 
+import json
+
 import numpy as np
 import pytest
 
 from gedikit import GEDI
 from gedikit.symbolic import Constraint, Examples, Known, Names, Rows, names_of
+from gedikit.symbolic.neighbours import by_neighbours
+from gedikit.views.neighbours import nearest_in_space
 
 SUM = Constraint(lambda a, b, s: a + b == s, domains=(10, 10, 19))
 EVEN_ODD = [(0, 6), (2, 8), (4, 6), (4, 8), (1, 5), (3, 7), (1, 9), (3, 9)]
@@ -39,8 +43,10 @@ def test_names_of_even_odd_are_shared_by_their_two_namings(wrong):
     assert [round(name.probability, 2) for name in found.names] == [0.5] * 10
     assert found.groups == [("symbol", (d, d + 5)) for d in range(5)]
     assert (found.violated > 0) == (wrong > 0)
+    assert len(found.open_by_rule) == 10
+    assert found.left_open()[0] == "names that the rules and examples cannot tell apart: 0, 5"
     settled = named(SUM, shown, ["s"], wrong=wrong, labelled=[0])
-    assert not settled.undecided
+    assert not settled.undecided and not settled.left_open()
 
 
 def test_names_of_sums_are_sure_and_few_examples_are_not():
@@ -62,17 +68,55 @@ def test_two_symbols_in_one_cluster_are_noticed():
     merged = named(half, shown, ["s"], clusters=[0, 1, 3, 2, 3])
     assert merged.violated == 0
     assert [name.value for name in merged.undecided] == [2, 3, 4]
+    assert merged.open_by_fit == merged.undecided and merged.groups == []  # clusters of their own would settle them
+    assert merged.left_open() == [
+        "names that the rules and examples settle, but that this fit is not sure of: "
+        "2 (or 0, 1, 3, 4), 3 (or 0, 1, 2, 4), 4 (or 0, 1, 2, 3)"
+    ]
 
 
 def test_clusters_that_have_nothing_to_do_with_the_rule_have_no_names():
     shown = sums(np.random.default_rng(3).integers(10, size=(200, 2)).tolist())
     found = named(SUM, shown, ["s"], wrong=1.0)
     assert len(found.undecided) == 10 and max(name.probability for name in found.names) < 0.3
+    assert len(found.open_by_fit) == 10
+
+
+def test_examples_that_a_fit_has_learned_by_heart_are_no_evidence():
+    """Rows of examples were given clusters with which these hold. All other rows of 0 are in cluster 1."""
+    rng = np.random.default_rng(4)
+    y = np.repeat(np.arange(4), 50)
+    x = 5.0 * y[:, None] + rng.normal(size=(200, 1))
+    a, b = rng.permutation(200)[:60].reshape(2, 30)
+    rule = Constraint(lambda a, b, s: a + b == s, domains=(4, 4, 7))
+    placed = Examples(rule, {"a": Rows(a), "b": Rows(b), "s": Known(y[a] + y[b])}).alone
+    labels = np.array([1, 0, 2, 3])[y]
+    for i, j in zip(a, b, strict=True):
+        ways = [(v, y[i] + y[j] - v) for v in range(4) if 0 <= y[i] + y[j] - v < 4]
+        labels[[i, j]] = ways[rng.integers(len(ways))]
+    taught = names_of([placed], labels)
+    assert taught.violated == 0 and not taught.undecided  # the four names are sure, and two of them wrong
+    untaught = by_neighbours([placed], labels, lambda rows, k: nearest_in_space(x[rows], k))
+    assert (untaught[np.r_[a, b]] == np.array([1, 0, 2, 3])[y[np.r_[a, b]]]).mean() > 0.9
+    found = names_of([placed], labels, untaught=untaught)
+    assert [name.probability < 0.05 for name in found.names] == [True, True, False, False]
+    assert found.violated == 0 and found.open_by_fit == found.undecided  # the sums would tell
+
+
+def test_rows_of_one_example_do_not_vouch_for_each_other():
+    same = Constraint(lambda a, b: a == b, domains=(2, 2))
+    placed = Examples(same, {"a": Rows([0, 2]), "b": Rows([1, 3])}).alone
+    near = lambda rows, k: nearest_in_space(np.array([0.0, 0.1, 0.5, 0.6, 0.9])[rows, None], k)  # noqa: E731
+    assert by_neighbours([placed], np.array([0, 0, 1, 1, 1]), near)[:4].tolist() == [1, 1, 0, 0]
+    long = Constraint.from_chain(lambda odd, x: odd != x, [2] * 20, start=False, accept=[True])
+    assert by_neighbours([Examples(long, np.arange(20)[None]).alone], np.zeros(20, int), near) is None
 
 
 def test_names_are_kept_as_json():
     found = named(SUM, sums(EVEN_ODD), ["s"])
-    assert Names.from_tree(found.tree()) == found
+    assert Names.from_tree(json.loads(json.dumps(found.tree()))) == found
+    before = {**found.tree(), "names": [{k: v for k, v in n.items() if k != "tied"} for n in found.tree()["names"]]}
+    assert Names.from_tree(before).groups == found.groups  # of a version that did not say why
 
 
 def test_a_fit_leaves_open_what_the_rule_leaves_open(tmp_path):

@@ -20,6 +20,7 @@ from gedikit.planning import Asked, plan
 from gedikit.profile import DataProfile
 from gedikit.starts import Starts
 from gedikit.symbolic import Constraint, Symbols
+from gedikit.symbolic.examples import parted
 from gedikit.training import fit
 from gedikit.training.fit import prepare
 from gedikit.training.many import Task, fit_many
@@ -68,7 +69,7 @@ def test_examples_that_are_too_many_are_named_through_those_most_like_them(digit
     given = given_sums(y, 600, 0, 1)
     rules = Rules.of([sum_examples(given)], symbols=Symbols.of({"digit": 10}))
     monkeypatch.setattr(pseudo_labels, "_MOST_ROWS", 400)
-    drawn, others = pseudo_labels._parted(rules.placed, 0)
+    drawn, others = parted(rules.placed, 400, 0)
     assert (sum(map(len, drawn)), sum(map(len, others))) == (200, 400)
     targets = labelled(x, rules)
     named, nameless = (np.unique(part[0].rows[:, :2]) for part in (drawn, others))

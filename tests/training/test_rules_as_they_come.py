@@ -165,7 +165,7 @@ def test_known_values_that_break_a_rule_are_a_sentence():
     x, _ = clouds(60, 3, 0)
     three = Constraint(lambda a, b, s, t: a + b == s and s == t, domains=(3, 3, 5, 5))
     columns = {"a": [0, 1], "b": [1, 2], "s": [1, 3], "t": [1, 2]}
-    with pytest.raises(DataError, match=r"row 1 of examples contradicts .* with s = 3, t = 2 it cannot hold"):
+    with pytest.raises(DataError, match=r"row 1 of examples contradicts .* with .*s = 3, t = 2 it cannot hold"):
         GEDI(3, method="nesy", max_iter=1, config=ALONE).fit_examples(x, three, columns)
 
 

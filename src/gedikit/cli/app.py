@@ -13,8 +13,10 @@ from gedikit.cli.request import (
     FitRequest,
     Imports,
     LabelsFrom,
+    Resume,
     RunImports,
     SpreadsheetSafe,
+    Strict,
     as_typed,
     asking_for,
 )
@@ -111,19 +113,14 @@ def fit(
     out: Annotated[
         Path | None, typer.Option(help="Run directory.", metavar="DIR", show_default="runs/DATA-METHOD-SEED")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out after an interruption.", metavar="")
-    ] = False,
+    resume: Resume = False,
     evaluate_every: Annotated[
         int,
         typer.Option(
             help="Epochs between evaluations on the test set of built-in images; 0 for none.", metavar="EPOCHS"
         ),
     ] = 10,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar=""),
-    ] = False,
+    strict: Strict = False,
     spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Json = False,
     quiet: Quiet = False,

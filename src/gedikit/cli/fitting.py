@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ from gedikit.estimator import GEDI, plan_rows
 from gedikit.evaluation import clustering_metrics
 from gedikit.features import FeatureNetwork
 from gedikit.features.embedding import named_network
-from gedikit.fitted import Predictions
+from gedikit.fitted import FittedModel, Predictions
 from gedikit.imports import import_as_asked, whole_path
 from gedikit.known import Known
 from gedikit.legacy import FIRST_WITH_PLANS
@@ -59,14 +59,18 @@ from gedikit.planning import AUTO, BUDGETS, PRIORS, Asked, Decision, Plan, check
 from gedikit.processes import alone, each, first_says, is_first, n_processes, restarted
 from gedikit.progress import Forecast
 from gedikit.report.findings import groups_in_words
+from gedikit.report.rules import RuleSections, rule_sections
 from gedikit.runs import Run, RunConfig, RunRecorder, StopOnSignal
 from gedikit.starts import Starts
 from gedikit.storage import regular_or_new
+from gedikit.symbolic import Names
+from gedikit.symbolic.wording import Wording
 from gedikit.tables import ColumnOptions
 from gedikit.training.callbacks import Callbacks
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import Checkpoint, fingerprint
 from gedikit.training.loop import History
+from gedikit.training.rules import Rules
 from gedikit.views.image_views import batches_per_epoch
 
 Done = tuple[Diagnosis, int]  # the verdict, and how many rows were written
@@ -141,7 +145,7 @@ def _fit(
     if resume:
         run, config, dataset = _resumed(data, out, request)
         with _written_by_first(run) as lock:
-            return run, config, _train(run, lock, config, dataset, evaluate_every)
+            return run, config, train(run, lock, config, dataset, evaluate_every)
     if data is None:
         raise UsageError("fit needs DATA: a built-in data set, a file or a folder of pictures")
     found = planned(data, request)
@@ -156,7 +160,7 @@ def _fit(
             if dataset.index is not None and lock is not None:
                 dataset.index.save(regular_or_new(run.index_path))
             budgets = cheaper_budgets(config, found.asked)
-            return run, config, _train(run, lock, config, dataset, evaluate_every, budgets, found.starts)
+            return run, config, train(run, lock, config, dataset, evaluate_every, budgets, found.starts)
         except Exception:
             if lock is not None:
                 run.remove_if_nothing_was_done(lock)
@@ -234,7 +238,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     made = dataclasses.replace(made, decisions=(*_about_pictures(dataset, network), *made.decisions))
     config = run_config(data, request, dataset, made, execution)
     config = dataclasses.replace(
-        config, features=network, labels_from=labels_from, beside=_beside(dataset), shards=shards
+        config, features=network, labels_from=labels_from, beside=beside(dataset), shards=shards
     )
     return Planned(config, dataset, asked, starts)
 
@@ -355,18 +359,27 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
     config = _config_of(run)
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
         raise UsageError(unfinished_in_0_1(out))
+    if methods[config.plan.method].needs_examples:
+        raise UsageError(f"{out} learns from rules: continue it with gedikit fit-rules --resume --out {out}")
     source = data or config.source
     dataset = each(lambda: rows_of(run, config, data))
     if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {source} now")
-    now = _beside(dataset)
-    changed = [name for name, before in config.beside.items() if now.get(name) != before]
-    if _LABELS in changed and _learns_labels(config):
-        raise UsageError(f"{out} learns from labels, and those in {source} are not the same as when it began")
+    refuse_changes(out, source, config.beside, beside(dataset), (_LABELS,) if _learns_labels(config) else ())
+    return run, config, dataset
+
+
+def refuse_changes(
+    out: Path, source: str, before: Mapping[str, str], now: Mapping[str, str], learned_from: Collection[str]
+) -> None:
+    """Say what beside the rows is not as it was when a run began; what it learns from must be."""
+    changed = [name for name, mark in before.items() if now.get(name) != mark]
+    for name in changed:
+        if name in learned_from:
+            raise UsageError(f"{out} learns from {name}, and those in {source} are not the same as when it began")
     if changed:
         what = " and ".join(changed)
         console.print(f"{what} in {source} have changed since the run began: outputs have them as they are now")
-    return run, config, dataset
 
 
 def _config_of(run: Run) -> RunConfig:
@@ -381,7 +394,7 @@ def _config_of(run: Run) -> RunConfig:
     return RunConfig.parsed(first_says(text), run.config_path)
 
 
-def _beside(dataset: sources.Dataset) -> dict[str, str]:
+def beside(dataset: sources.Dataset) -> dict[str, str]:
     """Fingerprints of what comes with the rows and goes into outputs; training on the rows does not see it."""
     names = dataset.all_names
     labels = dataset.y if dataset.index is None else dataset.index.labels
@@ -405,7 +418,19 @@ def _learns_labels(config: RunConfig) -> bool:
     return any(objective.needs_labels for objective in config.plan.config.objectives.values())
 
 
-def _train(
+@dataclass(frozen=True)
+class Learned:
+    """What a fit learns from beside rows: rules and examples, what these are called, and labels of a few rows."""
+
+    rules: Rules
+    words: Wording
+    known: Known | None
+
+    def sections(self, fitted: FittedModel, x: NDArray[Any]) -> RuleSections | None:
+        return rule_sections(fitted, fitted.posterior(x), self.rules.placed, self.words)
+
+
+def train(
     run: Run,
     lock: DirectoryLock | None,
     config: RunConfig,
@@ -413,6 +438,7 @@ def _train(
     evaluate_every: int,
     cheaper: Mapping[str, float] = MappingProxyType({}),
     starts: Starts | None = None,
+    learned: Learned | None = None,
 ) -> "Done | None":
     """Train unless that is done, then write what a finished run has; checkpoints are removed last.
 
@@ -424,7 +450,7 @@ def _train(
     if lock is None:
         if not trained:
             with StopOnSignal() as stop:
-                _compute(model, config, dataset, [stop], starts)
+                _compute(model, config, dataset, [stop], starts, learned)
         return None
     if trained:
         console.print(f"{run.path} is already trained")
@@ -446,7 +472,7 @@ def _train(
                 Callbacks([recorder, line]).on_event(
                     f"iteration {at}: resumed on {_processes(n_processes())}, was {before}"
                 )
-            _compute(model, config, dataset, followers, starts, checkpoint, history)
+            _compute(model, config, dataset, followers, starts, learned, checkpoint, history)
         for name, why in dataset.skipped:
             run.append(run.log_path, f"left out: {name} ({why})")
         fitted = model.fitted_
@@ -457,16 +483,26 @@ def _train(
         with alone():
             rows, _ = write_predictions(fitted, _in_blocks(dataset, predictions), regular_or_new(run.labels_path))
         of_shown = predictions if dataset.numbers is None else predictions.of(dataset.numbers)
-        verdict = write_report(run, config, fitted, dataset, of_shown)
+        sections = None if learned is None else learned.sections(fitted, dataset.x)
+        verdict = write_report(run, config, fitted, dataset, of_shown, sections)
     run.forget_checkpoints()
     sizes = np.bincount(predictions.labels, minlength=fitted.n_clusters)
     console.print(groups_in_words(sizes, "pictures" if dataset.names else "rows"))
+    if "names" in fitted.info:
+        _tell_names(Names.from_tree(fitted.info["names"]))
     console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
     if not verdict.healthy:
         console.print(verdict.advice)
     console.print(f"clusters of {rows} {'pictures' if dataset.names else 'rows'}: {run.labels_path}")
     console.print(f"report: {run.report_path}")
     return verdict, rows
+
+
+def _tell_names(names: Names) -> None:
+    n = len(names.names)
+    console.print(f"{n - len(names.undecided)} of {n} clusters have a name that is sure")
+    for line in names.left_open():
+        console.print(line)
 
 
 def _in_blocks(dataset: sources.Dataset, found: Predictions) -> Iterator[list[Predicted]]:
@@ -484,18 +520,21 @@ def _compute(
     dataset: sources.Dataset,
     followers: list[Callback],
     starts: Starts | None,
+    learned: Learned | None,
     checkpoint: Checkpoint | None = None,
     history: History | None = None,
 ) -> None:
     encoding = config.encoding
+    labels = _known_labels(dataset) if _learns_labels(config) and learned is None else None
     model.fit_planned(
         config.plan,
         dataset.rows,
         followers,
         encoding=encoding,
         feature_names=[] if encoding is None else [column.name for column in encoding.columns],
+        rules=None if learned is None else learned.rules,
         starts=starts,
-        known=_known_labels(dataset) if _learns_labels(config) else None,
+        known=labels if learned is None else learned.known,
         checkpoint=checkpoint,
         history=history,
     )

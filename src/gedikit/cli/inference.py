@@ -40,6 +40,7 @@ from gedikit.fitted import FittedModel, Predictions
 from gedikit.processes import check_alike, each, exchanged, is_first, n_processes, own_share, rank, to_first
 from gedikit.report import ReportData, render
 from gedikit.report.inputs import diagnosed_rows
+from gedikit.report.rules import RuleSections
 from gedikit.report.samples import samples_png
 from gedikit.runs import Run, RunConfig
 from gedikit.storage import regular_or_new, write_text
@@ -160,7 +161,12 @@ def report(path: Path, data: str | None = None) -> Path:
 
 
 def write_report(
-    run: Run, config: RunConfig, fitted: FittedModel, dataset: sources.Dataset, predictions: Predictions
+    run: Run,
+    config: RunConfig,
+    fitted: FittedModel,
+    dataset: sources.Dataset,
+    predictions: Predictions,
+    rules: RuleSections | None = None,
 ) -> diagnosis.Diagnosis:
     """Write the page about the data the run was trained on; returns the verdict on it."""
     # built-in shapes have points the training never saw; a file is all there is
@@ -187,6 +193,7 @@ def write_report(
             duplicates=() if dataset.folder is None else near_duplicates(np.asarray(dataset.sketches)),
             evaluations=tuple(run.evaluations()),
             of_rows=None if dataset.stored is None else len(dataset.stored),
+            rules=rules,
         )
     )
     write_text(regular_or_new(run.report_path), page)

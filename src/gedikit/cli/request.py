@@ -36,6 +36,12 @@ BadShards = Annotated[
         show_default="stop",
     ),
 ]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue the run in --out after an interruption.", metavar="")
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar="")
+]
 SpreadsheetSafe = Annotated[
     bool,
     typer.Option(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gedikit.cli.request import FitRequest, RunImports, SpreadsheetSafe, asking_for
+from gedikit.cli.request import FitRequest, Resume, RunImports, SpreadsheetSafe, Strict, asking_for
 
 rules = typer.Typer(no_args_is_help=True, help="Rules: look at them before training.")
 
@@ -42,7 +42,8 @@ def check(
 ) -> None:
     """Say which names rules and examples settle, and the fewest labels or examples that would settle the rest.
 
-    The exit status is 0 if every symbol has one name, 1 if some names stay open or a file is wrong.
+    The exit status is 0 if every symbol has one name; 1 if some names stay open, if rules or examples contradict
+    each other, or if a file is wrong; 2 if the command is wrong.
     """
     from gedikit.cli import rules as commands
 
@@ -67,13 +68,8 @@ def fit_rules(
     out: Annotated[
         Path | None, typer.Option(help="Run directory.", metavar="DIR", show_default="runs/DATA-RULES-SEED")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out after an interruption.", metavar="")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with code 3 if the diagnosis is anything but healthy.", metavar=""),
-    ] = False,
+    resume: Resume = False,
+    strict: Strict = False,
     spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -81,7 +77,11 @@ def fit_rules(
         bool, typer.Option("--verbose", "-v", help="Also print the decisions of the plan.", metavar="")
     ] = False,
 ) -> None:
-    """Learn what pictures or rows show from rules that hold between them, and write a run directory."""
+    """Learn what pictures or rows show from rules that hold between them, and write a run directory.
+
+    The exit status is 0 for a finished run, 1 if a file is wrong or the fit failed, 2 if the command is wrong, 3
+    with --strict if the diagnosis is not healthy, and 130 after an interruption.
+    """
     from gedikit.cli import rules as commands
     from gedikit.cli.output import set_spreadsheet_safe, set_verbosity
 
@@ -104,7 +104,11 @@ def explain(
     imports: RunImports = None,
     as_json: Json = False,
 ) -> None:
-    """Say how probable examples are, and which symbols most probably stand behind them."""
+    """Say how probable examples are, and which symbols most probably stand behind them.
+
+    What an example leaves open is not held against it. The exit status is 0 if all were explained, however
+    probable; 1 if a file is wrong; 2 if the command is wrong.
+    """
     from gedikit.cli import rules as commands
     from gedikit.imports import import_as_asked
 

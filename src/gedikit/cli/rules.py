@@ -1,10 +1,11 @@
 """Commands about rules: look at them before training, learn from them, and explain examples."""
 
 import dataclasses
+import hashlib
 import json
 import sys
 import time
-from contextlib import ExitStack, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, inf
 from pathlib import Path
@@ -12,45 +13,35 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 
-from gedikit.callbacks import Callback, ProgressLine
-from gedikit.cli import fitting, measuring
-from gedikit.cli.inference import write_predictions
-from gedikit.cli.loading import import_to_go_on, load_run, other_rows, read_data, rows_of, title_of
-from gedikit.cli.output import console, detail
+from gedikit.cli import fitting
+from gedikit.cli.loading import import_to_go_on, load_run, read_data, rows_of, title_of
 from gedikit.cli.request import FitRequest
 from gedikit.config import Execution
 from gedikit.data import sources
 from gedikit.data.sizes import memory
-from gedikit.diagnosis import Diagnosis, diagnose
-from gedikit.errors import DataError, Interrupted, Unhealthy, UsageError
-from gedikit.estimator import GEDI, plan_rows
+from gedikit.diagnosis import Diagnosis
+from gedikit.errors import DataError, GediError, Interrupted, Unhealthy, UsageError
+from gedikit.estimator import plan_rows
 from gedikit.fitted import FittedModel
 from gedikit.imports import import_as_asked
 from gedikit.known import Known
 from gedikit.locks import DirectoryLock
 from gedikit.methods import methods
 from gedikit.planning import Asked
-from gedikit.progress import Forecast
-from gedikit.report import ReportData, render
-from gedikit.report.inputs import diagnosed_rows
-from gedikit.report.rules import explain_row, rule_sections, said_of
-from gedikit.runs import EXAMPLES, KNOWN_LABELS, Run, RunConfig, RunRecorder
+from gedikit.report.rules import log_posterior
+from gedikit.runs import EXAMPLES, KNOWN_LABELS, Run, RunConfig
 from gedikit.starts import Starts
-from gedikit.storage import regular_or_new, write_text
-from gedikit.symbolic import Shortcuts, shortcuts
-from gedikit.symbolic.contradictions import contradiction
-from gedikit.symbolic.rule_files import (
-    ExampleFile,
-    RowOf,
-    Rule,
-    RuleFile,
-    any_name,
-    file_name,
-    read_labels,
-    row_number,
-)
+from gedikit.storage import write_text
+from gedikit.symbolic import Names, Shortcuts, shortcuts
+from gedikit.symbolic.contradictions import contradictory_rules
+from gedikit.symbolic.example_files import ExampleFile, RowOf, any_name, file_name, read_labels, row_number
+from gedikit.symbolic.explained import explained
+from gedikit.symbolic.explanation import World
+from gedikit.symbolic.rule_files import RULE, Rule, RuleFile
+from gedikit.symbolic.wording import told
 from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
 from gedikit.training.fit import fingerprint
@@ -58,6 +49,7 @@ from gedikit.training.rules import Rules
 
 METHOD = "gedi-symbols"
 ASSUMED = "assuming that every combination of symbols that satisfies the rules"
+LEARNED_FROM = ("rules", "examples", "known labels")  # files of which a run keeps copies
 _TOLD = 12
 
 
@@ -66,10 +58,10 @@ def check(rules: Path, examples: Path | None, labels: Path | None, *, symbols: b
     stated = RuleFile.read(rules)
     names = any_name()
     read = None if examples is None else ExampleFile.read(examples, stated, None if symbols else names)
-    if read is not None and not symbols:
-        found = contradiction([e.of(stated.symbols) for e in read.examples])
-        if found is not None:
-            raise DataError(f"{examples}: {found}")
+    if read is None:
+        _refuse_contradictory(stated)
+    elif not symbols:
+        _checked(stated, read, len(read.images))
     labelled: dict[str, list[Any]] = {}
     if labels is not None:
         for cluster in np.unique(read_labels(labels, stated.symbols, names, None)).tolist():
@@ -91,6 +83,32 @@ def check(rules: Path, examples: Path | None, labels: Path | None, *, symbols: b
         ]
     sys.stdout.write("\n".join([*out, str(told)]) + "\n")
     return told.settled
+
+
+def _refuse_contradictory(stated: RuleFile) -> None:
+    """Rules of one file share their variables: an example of all of them would have to satisfy all."""
+    certain = [rule for rule in stated.rules if rule.probability == 1]
+    found = contradictory_rules([rule.constraint for rule in certain])
+    if found:
+        names = ", ".join(certain[which].name for which in found)
+        raise DataError(
+            f"{stated.path}: no values satisfy {names} together, so no line can be an example of all of them; a"
+            f" column {RULE!r} says of which a line is, and with such examples the rules can be checked"
+        )
+
+
+def _rules_of(stated: RuleFile, read: ExampleFile) -> Rules:
+    return Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
+
+
+def _checked(stated: RuleFile, read: ExampleFile, n_rows: int) -> Rules:
+    """What can be learned from a file of examples, once nothing in it contradicts itself."""
+    learned = _rules_of(stated, read)
+    try:
+        learned.check(n_rows, stated.symbols.n_clusters, read)
+    except GediError as error:
+        raise type(error)(f"{read.path}: {error}") from None
+    return learned
 
 
 def _about(rule: Rule) -> list[str]:
@@ -117,6 +135,7 @@ def _number_of_tuples(rule: Rule) -> str:
 
 
 def _as_tree(stated: RuleFile, read: ExampleFile | None, told: Shortcuts) -> dict[str, Any]:
+    rules = stated.rules if read is None else [*read.rules, *read.without]  # in the order of what may be shown
     return {
         "rules": [
             {
@@ -134,7 +153,11 @@ def _as_tree(stated: RuleFile, read: ExampleFile | None, told: Shortcuts) -> dic
         "undecided": {kind: list(symbols) for kind, symbols in told.undecided.items()},
         "labels": [list(label) for label in told.labels],
         "labels_for_maps": [list(label) for label in told.labels_for_maps],
-        "examples_to_add": list(told.examples),
+        "examples_to_add": [
+            {RULE: rules[which].name, **tuples}
+            for which, tuples in zip(told.examples_of, told.examples, strict=True)
+        ],
+        "symmetric": told.symmetric,
     }
 
 
@@ -186,9 +209,10 @@ def fit_rules(
 ) -> None:
     began = time.monotonic()
     if resume:
-        run, task = _resumed(out, places.source(), request)
+        given = dict(zip(LEARNED_FROM, (rules, examples, labels), strict=True))
+        run, task = _resumed(out, given, places.source(), request)
         with run.locked() as lock:
-            verdict, rows = _interruptible(run, lock, task)
+            verdict, rows = _train(run, lock, task)
     else:
         if rules is None or examples is None:
             raise UsageError("fit-rules needs RULES and EXAMPLES: a file of rules and a .csv of examples")
@@ -199,7 +223,7 @@ def fit_rules(
             run.create(config)
             try:
                 _keep(run, rules, examples, labels)
-                verdict, rows = _interruptible(run, lock, task, asked, starts)
+                verdict, rows = _train(run, lock, task, asked, starts)
             except Exception:
                 run.remove_if_nothing_was_done(lock)
                 raise
@@ -248,19 +272,16 @@ def _planned(
     )
     made, starts = plan_rows(dataset.x, dataset.image_shape or (), asked, dataset.encoding)
     config = fitting.run_config(data, request, dataset, made, execution)
-    if dataset.index is not None or dataset.drawn_from is not None:
-        config = dataclasses.replace(config, shards=reading)
+    stored = dataset.index is not None or dataset.drawn_from is not None
+    came_with = fitting.beside(dataset) | _fingerprints(rules, examples, labels)
+    config = dataclasses.replace(config, shards=reading if stored else None, beside=came_with)
     return Task(config, dataset, stated, read, learned, known), asked, starts
 
 
 def _learned(
     stated: RuleFile, read: ExampleFile, dataset: sources.Dataset, labels: Path | None
 ) -> tuple[Rules, Known | None]:
-    learned = Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
-    try:
-        learned.check(len(dataset.x), stated.symbols.n_clusters)
-    except DataError as error:
-        raise DataError(f"{read.path}: {error}") from None
+    learned = _checked(stated, read, len(dataset.x))
     known = None
     if labels is not None:
         rows = read_labels(labels, stated.symbols, _row_of(dataset), len(dataset.x))
@@ -288,161 +309,115 @@ def _keep(run: Run, rules: Path, examples: Path, labels: Path | None) -> None:
         write_text(run.path / KNOWN_LABELS, labels.read_text(encoding="utf-8-sig"))
 
 
-def _kept_rules(run: Run) -> RuleFile:
-    path = next((p for p in (run.path / "rules.toml", run.path / "rules.pl") if p.exists()), None)
-    if path is None:
-        raise UsageError(f"{run.path} did not learn from rules: it has no rules.toml or rules.pl")
-    return RuleFile.read(path)
+def _fingerprints(rules: Path, examples: Path, labels: Path | None) -> dict[str, str]:
+    """Of the files that a run learns from."""
+    given = {"rules": rules, "examples": examples} | ({} if labels is None else {"known labels": labels})
+    return {name: _fingerprint(path) for name, path in given.items()}
 
 
-def _resumed(out: Path | None, data: str | None, request: FitRequest) -> tuple[Run, Task]:
+def _fingerprint(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _opened(path: Path, what_to_do: str) -> tuple[Run, RunConfig, RuleFile]:
+    """A run that learns from rules."""
+    run = Run(path)
+    config = run.config()
+    kept = next((p for p in (path / "rules.toml", path / "rules.pl") if p.exists()), None)
+    if not methods[config.plan.method].needs_examples:
+        raise UsageError(f"{path} learns from no rules{what_to_do}")
+    if kept is None:
+        raise UsageError(f"{path} has lost its rules: it has no rules.toml or rules.pl")
+    return run, config, RuleFile.read(kept)
+
+
+def _resumed(
+    out: Path | None, given: Mapping[str, Path | None], data: str | None, request: FitRequest
+) -> tuple[Run, Task]:
     if out is None:
         raise UsageError("--resume needs --out: which run is to be continued?")
     import_to_go_on(request)
-    run = Run(out)
-    config, stated = run.config(), _kept_rules(run)
+    run, config, stated = _opened(out, f": continue it with gedikit fit --resume --out {out}")
+    examples, labels = run.path / EXAMPLES, run.path / KNOWN_LABELS
+    kept = _fingerprints(stated.path, examples, labels if labels.exists() else None)
+    for name, path in given.items():
+        if path is not None and _fingerprint(path) != kept.get(name):
+            raise UsageError(f"{out} began with other {name} than {path} has: leave it out, or begin another run")
     dataset = _all_rows(rows_of(run, config, data))
     if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {data or config.source} now")
-    read = ExampleFile.read(run.path / EXAMPLES, stated, _row_of(dataset))
-    labels = run.path / KNOWN_LABELS
+    others = {name: mark for name, mark in config.beside.items() if name not in LEARNED_FROM}
+    if len(others) < len(config.beside):  # else it was begun by an earlier version, which did not look
+        before, now = ({name: marks.get(name, "") for name in LEARNED_FROM} for marks in (config.beside, kept))
+        fitting.refuse_changes(out, str(out), before, now, LEARNED_FROM)
+    fitting.refuse_changes(out, data or config.source, others, fitting.beside(dataset), ())
+    read = ExampleFile.read(examples, stated, _row_of(dataset))
     learned, known = _learned(stated, read, dataset, labels if labels.exists() else None)
     return run, Task(config, dataset, stated, read, learned, known)
-
-
-def _interruptible(
-    run: Run, lock: DirectoryLock, task: Task, asked: Asked | None = None, starts: Starts | None = None
-) -> tuple[Diagnosis, int]:
-    """Train; who is interrupted is told the command that goes on with rules."""
-    try:
-        return _train(run, lock, task, asked, starts)
-    except Interrupted as stopped:
-        raise Interrupted(str(stopped).replace("gedikit fit --resume", "gedikit fit-rules --resume")) from None
 
 
 def _train(
     run: Run, lock: DirectoryLock, task: Task, asked: Asked | None = None, starts: Starts | None = None
 ) -> tuple[Diagnosis, int]:
-    """Train unless that is done, then write what a finished run has; checkpoints are removed last."""
-    config, dataset = task.config, task.dataset
-    if run.model_path.exists():
-        console.print(f"{run.path} is already trained")
-        fitted = load_run(run.path, config.execution.device)
-    else:
-        checkpoint = run.latest_checkpoint(config.fingerprint)
-        at = checkpoint[1]["iteration"] if checkpoint else 0
-        console.print(fitting.announcement(config, at))
-        for decision in config.plan.decisions:
-            detail(f"  {decision.what}: {decision.choice} ({decision.reason})")
-        model = GEDI(config={"execution": dataclasses.asdict(config.execution)})
-        cheaper = {} if asked is None else fitting.cheaper_budgets(config, asked)
-        with ExitStack() as stack:
-            line = stack.enter_context(ProgressLine(console))
-            recorder = stack.enter_context(RunRecorder(run, config, lock))
-            followers: list[Callback] = [recorder, line, Forecast(console, cheaper)]
-            encoding = config.encoding
-            model.fit_planned(
-                config.plan,
-                dataset.x,
-                followers,
-                encoding=encoding,
-                feature_names=[] if encoding is None else [column.name for column in encoding.columns],
-                rules=task.rules,
-                starts=starts,
-                known=task.known,
-                checkpoint=checkpoint,
-                history=run.history(up_to=at),
-            )
-        fitted = model.fitted_
-        lock.check()
-        model.save(run.model_path)
-    with console.status("writing the report") if console.is_terminal else nullcontext():
-        predictions = fitted.training_predictions or fitted.predictions(dataset.x)
-        block = sources.Block(dataset.x, dataset.names, ids=dataset.ids)
-        rows, _ = write_predictions(fitted, [[(block, predictions)]], regular_or_new(run.labels_path))
-        verdict = _write_report(run, task, fitted)
-    run.forget_checkpoints()
-    names = fitted.info.get("names", {"names": []})["names"]
-    sure = sum(name["probability"] >= 0.95 for name in names)
-    console.print(f"{sure} of {len(names)} clusters have a name that the rules settle")
-    console.print(f"{verdict.verdict}: {verdict.explanation}", style="green" if verdict.healthy else "yellow")
-    if not verdict.healthy:
-        console.print(verdict.advice)
-    console.print(f"clusters of {rows} {'pictures' if dataset.names else 'rows'}: {run.labels_path}")
-    console.print(f"report: {run.report_path}")
-    return verdict, rows
-
-
-def _write_report(run: Run, task: Task, fitted: FittedModel) -> Diagnosis:
-    config, dataset = task.config, task.dataset
-    history = run.history().rows
-    held_out = other_rows(run, config, config.source) if config.source in sources.BUILTIN else dataset
-    verdict = diagnose(fitted, diagnosed_rows(fitted, held_out.x), history[-1] if history else None)
-    sections = rule_sections(fitted, fitted.posterior(dataset.x), task.rules.placed, task.read.lines)
-    page = render(
-        ReportData(
-            title=title_of(config.source),
-            fitted=fitted,
-            x=dataset.x,
-            predictions=fitted.predictions(dataset.x),
-            labels=dataset.y,
-            image_shape=dataset.image_shape,
-            history=history,
-            optima=fitted.info["optima"],
-            diagnosis=verdict,
-            metrics=measuring.headline_metrics(fitted, held_out),
-            encoding=dataset.encoding,
-            ids=dataset.ids,
-            names=dataset.names,
-            skipped=dataset.skipped,
-            folder=dataset.folder,
-            rules=sections,
-        )
-    )
-    write_text(regular_or_new(run.report_path), page)
-    return verdict
+    """Train; who is interrupted is told the command that goes on with rules."""
+    config, learned = task.config, fitting.Learned(task.rules, task.read, task.known)
+    cheaper = {} if asked is None else fitting.cheaper_budgets(config, asked)
+    try:
+        done = fitting.train(run, lock, config, task.dataset, 0, cheaper, starts, learned)
+    except Interrupted as stopped:
+        raise Interrupted(str(stopped).replace("gedikit fit --resume", "gedikit fit-rules --resume")) from None
+    assert done is not None
+    return done
 
 
 def explain(path: Path, examples: Path, places: Places, *, k: int, device: str, as_json: bool) -> None:
     """Print the most probable symbols behind every example of a file, as a trained run sees them."""
-    run = Run(path)
-    config, stated = run.config(), _kept_rules(run)
+    run, config, stated = _opened(path, ": there is nothing to explain examples by")
     fitted = load_run(path, device)
     dataset = _all_rows(rows_of(run, config, places.source()))
     read = ExampleFile.read(examples, stated, _row_of(dataset))
-    learned = Rules.of(list(read.examples), symbols=stated.symbols, n_clusters=stated.symbols.n_clusters)
+    learned = _rules_of(stated, read)
     log_p = _log_posterior(fitted, dataset.x, learned)
-    found = []
-    for placed, lines in zip(learned.placed, read.lines, strict=True):
-        for row, line in enumerate(lines):
-            found.append(explain_row(placed, row, log_p, said_of(placed, row, line, dataset.names), k))
+    found = [
+        (which, row, explained(placed, row, log_p, k))
+        for which, placed in enumerate(learned.placed)
+        for row in range(len(placed))
+    ]
     if as_json:
         tree = [
             {
-                "example": e.said,
+                "example": _said(learned, read, which, row),
                 "log_probability": None if e.log_probability == -inf else e.log_probability,
-                "worlds": []
-                if e.explanation is None
-                else [{"probability": w.probability, "values": w.values} for w in e.explanation.worlds],
+                "worlds": [{"probability": w.probability, "values": _by_column(w, read, which)} for w in e.worlds],
             }
-            for e in found
+            for which, row, e in found
         ]
         sys.stdout.write(json.dumps(tree, indent=2, default=str) + "\n")
         return
-    for e in found:
-        sys.stdout.write(f"{e.said}\n  log P = {e.log_probability:.4f}\n")
-        worlds = [] if e.explanation is None else e.explanation.worlds
-        for world in worlds:
-            sys.stdout.write(f"  {world}\n")
-    undecided = [n for n in fitted.info.get("names", {"names": []})["names"] if n["probability"] < 0.95]
-    if undecided:
-        said = ", ".join(str(name["value"]) for name in undecided)
-        sys.stdout.write(f"names that the rules leave open: {said}\n")
+    for which, row, e in found:
+        sys.stdout.write(f"{_said(learned, read, which, row)}\n  log P = {e.log_probability:.4f}\n")
+        for world in e.worlds:
+            sys.stdout.write(f"  {World(_by_column(world, read, which), world.probability)}\n")
+    if "names" in fitted.info:
+        for line in Names.from_tree(fitted.info["names"]).left_open():
+            sys.stdout.write(f"{line}\n")
 
 
-def _log_posterior(fitted: FittedModel, x: NDArray[Any], learned: Rules) -> NDArray[np.float64]:
+def _said(learned: Rules, read: ExampleFile, which: int, row: int) -> str:
+    return f"{read.example(which, row)}: {told(learned.placed[which], which, row, read)}"
+
+
+def _by_column(world: World, read: ExampleFile, which: int) -> dict[str, Any]:
+    return {read.variable(which, name): value for name, value in world.values.items()}
+
+
+def _log_posterior(fitted: FittedModel, x: NDArray[Any], learned: Rules) -> Float[torch.Tensor, "n c"]:
     """Of the rows that examples name; others are not looked at."""
     rows = np.unique(np.concatenate([placed.images.numpy() for placed in learned.placed]))
-    log_p = np.zeros((len(x), fitted.n_clusters))
-    log_p[rows] = np.log(np.maximum(fitted.posterior(x[rows]), 1e-13))
-    return log_p
+    posterior = np.ones((len(x), fitted.n_clusters))
+    posterior[rows] = fitted.posterior(x[rows])
+    return log_posterior(posterior)

@@ -33,6 +33,7 @@ from gedikit.objectives.base import (
 )
 from gedikit.objectives.loss import full_precision, times_log
 from gedikit.symbolic import Placed, Symbols, expected_of_rows, name_rows
+from gedikit.symbolic.examples import parted
 from gedikit.views.neighbours import Likeness, Likest, Nearest, NeighbourGraph, affinity, spectral_clusters
 
 _CLUSTERS_A_VALUE = (1.6, 2, 2.5, 3, 4)  # a value is shown in several ways
@@ -172,7 +173,7 @@ def labels_by_constraint(
     those of the first. Where there are very many examples, some are named by clusters; rows of the others show what
     those nearest to them show, and what their rule makes of that.
     """
-    placed, others = _parted(rules.placed, seed)
+    placed, others = parted(rules.placed, _MOST_ROWS, seed)
     starts = _starts(placed) if starts is None else starts
     labels = None if known is None or known.labels is None else torch.from_numpy(known.labels).to(device)
     rows_of_kind = [_rows_of(placed, kind.name) for kind in rules.symbols.kinds]
@@ -228,18 +229,6 @@ def _by_likeness(
 def _evenly(symbols: Symbols, like: Float[Tensor, "n c"]) -> Float[Tensor, " c"]:
     """Equal shares of the symbols of every kind."""
     return torch.cat([torch.full((kind.size,), 1 / kind.size) for kind in symbols.kinds]).to(like)
-
-
-def _parted(placed: Sequence[Placed], seed: int) -> tuple[list[Placed], list[Placed]]:
-    """Examples with so many images in all, drawn, because files are often sorted; and the others."""
-    images = sum(int((p.rows != UNKNOWN).sum()) for p in placed)
-    if images <= _MOST_ROWS:
-        return list(placed), []
-    rng = np.random.default_rng(seed)
-    share = _MOST_ROWS / images
-    orders = [np.split(rng.permutation(len(p)), [max(1, int(share * len(p)))]) for p in placed]
-    drawn, others = ([p.some(part[i]) for p, part in zip(placed, orders, strict=True)] for i in (0, 1))
-    return drawn, [p for p in others if len(p)]
 
 
 def _rows_of(placed: Sequence[Placed], kind: str) -> Int64[np.ndarray, " r"]:

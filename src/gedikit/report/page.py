@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from gedikit.diagnosis import UNCERTAIN, UNDECIDED_NAMES
+from gedikit.diagnosis import UNCERTAIN, UNDECIDED_NAMES, UNSURE_NAMES
 from gedikit.report import galleries, records, sections, tables
 from gedikit.report.albums import Album
 from gedikit.report.charts import Drawing
@@ -19,7 +19,7 @@ from gedikit.report.template import page_template
 __all__ = ["ReportData", "render"]
 
 _MAX_LISTED = 200
-_MILD = (UNCERTAIN, UNDECIDED_NAMES, "unused clusters", "label inconsistency")
+_MILD = (UNCERTAIN, UNDECIDED_NAMES, UNSURE_NAMES, "unused clusters", "label inconsistency")
 
 
 def render(data: ReportData) -> str:

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 
 from gedikit.fitted import FittedModel
 from gedikit.report.tables import Cell, HtmlTable
-from gedikit.symbolic import Explanation, Names, Placed
+from gedikit.symbolic import Names, Placed
 from gedikit.symbolic.examples import NOTHING
+from gedikit.symbolic.expectations import marginals_of
+from gedikit.symbolic.explained import ExplainedExample, explained, log_possible
+from gedikit.symbolic.wording import Wording, told
 
 _EXPLAINED = 6  # examples of either end
 _WORLDS = 3
@@ -21,28 +22,11 @@ _SHADE = "rgba(11, 122, 85, {:.2f})"
 
 
 @dataclass(frozen=True)
-class ExplainedExample:
-    """One example: what it says, how probable that is, and the most probable symbols behind it."""
-
-    said: str
-    explanation: Explanation | None  # None where it is impossible
-    log_probability: float
-
-    def worlds(self) -> str:
-        if self.explanation is None:
-            return "impossible as clusters are named"
-        return "; ".join(
-            f"{w.probability:.2f}: {', '.join(f'{name} = {value}' for name, value in w.values.items())}"
-            for w in self.explanation.worlds
-        )
-
-
-@dataclass(frozen=True)
 class RuleSections:
     """Tables of the page."""
 
     names: HtmlTable
-    groups: tuple[str, ...]
+    left_open: tuple[str, ...]
     agreement: tuple[tuple[str, HtmlTable], ...] = ()
     explained: HtmlTable | None = None
     satisfied: str = ""
@@ -54,7 +38,14 @@ def names_section(fitted: FittedModel) -> RuleSections | None:
         return None
     names = Names.from_tree(fitted.info["names"])
     several = len({name.kind for name in names.names}) > 1
-    head = ["cluster", *(["kind"] if several else []), "stands for", "probability", "could also stand for"]
+    head = [
+        "cluster",
+        *(["kind"] if several else []),
+        "stands for",
+        "probability",
+        "could also stand for",
+        "left open by",
+    ]
     rows = [
         [
             Cell(str(name.cluster)),
@@ -62,93 +53,73 @@ def names_section(fitted: FittedModel) -> RuleSections | None:
             Cell(str(name.value) if name.decided else f"{name.value}?"),
             Cell(f"{name.probability:.3f}"),
             Cell(", ".join(map(str, name.others)) or ("" if name.decided else "any other")),
+            Cell("" if name.decided else "the rules" if name.open_by_rule else "the fit"),
         ]
         for name in names.names
     ]
-    groups = tuple(", ".join(map(str, values)) for _, values in names.groups)
     good = names.n_examples - names.violated
     satisfied = f"{good} of {names.n_examples} examples satisfy their rule as clusters are named"
-    return RuleSections(HtmlTable(head, rows), groups, satisfied=satisfied)
+    return RuleSections(HtmlTable(head, rows), tuple(names.left_open()), satisfied=satisfied)
 
 
 def rule_sections(
-    fitted: FittedModel,
-    posterior: Float[np.ndarray, "n c"],
-    placed: Sequence[Placed],
-    lines: Sequence[Sequence[int]],
+    fitted: FittedModel, posterior: Float[np.ndarray, "n c"], placed: Sequence[Placed], words: Wording
 ) -> RuleSections | None:
     """The names, what rows show by the network and by the rule, and the surest and the strangest examples."""
     found = names_section(fitted)
     if found is None:
         return None
-    log_p = np.log(np.maximum(posterior, np.exp(_LEAST)))
-    explained = [e for p, at in zip(placed, lines, strict=True) for e in explain_all(p, log_p, at, _EXPLAINED)]
-    rows = [[Cell(e.said), Cell(f"{e.log_probability:.3g}"), Cell(e.worlds())] for e in explained]
+    log_p = log_posterior(posterior)
+    rows = [line for which, p in enumerate(placed) for line in _ends(p, which, log_p, words)]
     return RuleSections(
         found.names,
-        found.groups,
+        found.left_open,
         tuple(_agreement(log_p, placed)),
         HtmlTable(["example", "log P", "most probable symbols"], rows),
         found.satisfied,
     )
 
 
-def example_posteriors(
-    placed: Placed, row: int, log_p: Float[np.ndarray, "n c"]
-) -> list[Float[torch.Tensor, " _"]]:
-    """log p(value) of every variable of one example."""
-    found = []
-    for v, kind, image, known in zip(
-        placed.constraint.variables, placed.kinds, placed.rows[row], placed.known[row], strict=True
-    ):
-        if kind is not None and image != NOTHING:
-            found.append(torch.log_softmax(torch.from_numpy(log_p[image, kind.clusters]).double(), -1))
-        elif known != NOTHING:
-            found.append(torch.where(torch.arange(v.size) == int(known), 0.0, -inf).double())
-        else:
-            found.append(torch.full((v.size,), -float(np.log(v.size)), dtype=torch.float64))
-    return found
+def log_posterior(posterior: Float[np.ndarray, "n c"]) -> Float[torch.Tensor, "n c"]:
+    """Its logarithm, which is finite: a network is never quite sure."""
+    return torch.from_numpy(np.log(np.maximum(posterior.astype(np.float64), np.exp(_LEAST))))
 
 
-def explain_row(placed: Placed, row: int, log_p: Float[np.ndarray, "n c"], said: str, k: int) -> ExplainedExample:
-    """The k most probable symbols behind an example."""
-    given = example_posteriors(placed, row, log_p)
-    log_probability = float(placed.constraint.log_probability([g[None] for g in given]))
-    if log_probability == -inf:
-        return ExplainedExample(said, None, log_probability)
-    return ExplainedExample(said, placed.constraint.explain(given, k), log_probability)
+def _ends(placed: Placed, which: int, log_p: Float[torch.Tensor, "n c"], words: Wording) -> list[list[Cell]]:
+    """The least and the most probable examples of a rule, explained."""
+    order = np.argsort(log_possible(placed, log_p), kind="stable")
+    has_gap = ((placed.rows == NOTHING) & (placed.known == NOTHING)).any(1)
+    whole = order[~has_gap[order]]  # where much is unknown, to be probable says little
+    best = order if len(whole) < _EXPLAINED else whole
+    lines = []
+    for row in dict.fromkeys([*order[:_EXPLAINED].tolist(), *best[-_EXPLAINED:].tolist()]):
+        found = explained(placed, row, log_p, _WORLDS)
+        said = f"{words.example(which, row)}: {told(placed, which, row, words)}"
+        lines.append([Cell(said), Cell(f"{found.log_probability:.3g}"), Cell(_worlds(found, which, words))])
+    return lines
 
 
-def explain_all(
-    placed: Placed, log_p: Float[np.ndarray, "n c"], lines: Sequence[int], ends: int
-) -> list[ExplainedExample]:
-    """The least and the most probable examples of a rule."""
-    of_rows = placed.log_probability(torch.from_numpy(log_p[placed.images.numpy()])).numpy()
-    order = np.argsort(of_rows, kind="stable")
-    some = list(dict.fromkeys([*order[:ends].tolist(), *order[-ends:].tolist()]))
-    return [explain_row(placed, i, log_p, said_of(placed, i, lines[i]), _WORLDS) for i in some]
+def _worlds(found: ExplainedExample, which: int, words: Wording) -> str:
+    if not found.worlds:
+        return "impossible as clusters are named"
+    return "; ".join(
+        f"{w.probability:.2f}: {', '.join(f'{words.variable(which, n)} = {v}' for n, v in w.values.items())}"
+        for w in found.worlds
+    )
 
 
-def said_of(placed: Placed, row: int, line: int, names: Sequence[str] = ()) -> str:
-    """An example in words."""
-    parts = []
-    for v, image, known in zip(placed.constraint.variables, placed.rows[row], placed.known[row], strict=True):
-        if image != NOTHING:
-            parts.append(f"{v.name}: {names[image] if names else f'row {image}'}")
-        elif known != NOTHING:
-            parts.append(f"{v.name} = {v.values[known]}")
-    violated = "" if placed.examples.holds[row] else ", said to violate the rule"
-    return f"line {line}: {', '.join(parts)}{violated}"
-
-
-def _agreement(log_p: Float[np.ndarray, "n c"], placed: Sequence[Placed]) -> list[tuple[str, HtmlTable]]:
-    """Of every kind, what the network alone says of images, against what it says given that the rule holds."""
+def _agreement(log_p: Float[torch.Tensor, "n c"], placed: Sequence[Placed]) -> list[tuple[str, HtmlTable]]:
+    """Of every kind, what the network alone says of images, against what it says given their examples."""
     symbols = placed[0].symbols
     counts = np.zeros((symbols.n_clusters, symbols.n_clusters), dtype=np.int64)
     for p in placed:
-        for i in range(len(p)):
-            if p.examples.holds[i]:
-                _count(p, i, log_p, counts)
+        for group, part, by_variable, possible in marginals_of(p, log_p):
+            for kind, rows, given in zip(group.kinds, group.rows[part].T, by_variable, strict=True):
+                if kind is None:
+                    continue
+                shown = (rows != NOTHING) & possible.numpy()
+                own = log_p[rows[shown], kind.clusters].argmax(-1).numpy()
+                np.add.at(counts, (kind.first + own, kind.first + given[shown].argmax(-1).numpy()), 1)
     plain = symbols.plain_values()
     found = []
     for kind in symbols.kinds:
@@ -159,17 +130,6 @@ def _agreement(log_p: Float[np.ndarray, "n c"], placed: Sequence[Placed]) -> lis
             + [Cell(str(n) if n else "", _SHADE.format(0.6 * n / most) if n else "") for n in inside[a].tolist()]
             for a in range(kind.size)
         ]
-        head = ["network ↓ rule →", *(str(plain[kind.first + b]) for b in range(kind.size))]
+        head = ["network ↓ example →", *(str(plain[kind.first + b]) for b in range(kind.size))]
         found.append((kind.name, HtmlTable(head, rows)))
     return found
-
-
-def _count(placed: Placed, row: int, log_p: Float[np.ndarray, "n c"], counts: Int64[np.ndarray, "c c"]) -> None:
-    given = [g.clone().requires_grad_() for g in example_posteriors(placed, row, log_p)]
-    total = placed.constraint.log_probability([g[None] for g in given]).sum()
-    if float(total.detach()) == -inf:
-        return
-    marginals: tuple[Any, ...] = torch.autograd.grad(total, given)
-    for kind, image, own, rule in zip(placed.kinds, placed.rows[row], given, marginals, strict=True):
-        if kind is not None and image != NOTHING:
-            counts[kind.first + int(own.argmax()), kind.first + int(rule.argmax())] += 1

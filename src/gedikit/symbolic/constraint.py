@@ -202,6 +202,7 @@ class Constraint:
         one-to-one namings that satisfy it: 2
         names the rule cannot tell apart: cat, dog
         labels that would settle it: one row each of cat
+        more examples would not: another naming satisfies all that the rule allows
         """
         from gedikit.symbolic.shortcuts import MAX_STEPS, Shown, shortcuts
 

@@ -5,20 +5,23 @@ part the images are searched for symbols, as `maps` searches symbols for names; 
 as long as what is left is still contradictory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 from jaxtyping import Int64
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from gedikit.symbolic.examples import NOTHING, Placed
-from gedikit.symbolic.maps import GAP, KNOWN, MAPPED, Exhausted, MapSearch, Patterns
+from gedikit.symbolic.constraint import Constraint
+from gedikit.symbolic.examples import NOTHING, Examples, Placed
+from gedikit.symbolic.maps import GAP, KNOWN, MAPPED, Exhausted, MapSearch, Patterns, irreducible
+from gedikit.symbolic.symbols import Kind, Symbols
+from gedikit.symbolic.wording import Numbered, Wording, told
 
 MAX_STEPS = 400  # of narrowing, for every set of examples that is looked at
-MAX_PAIRS = 400  # that are tried before larger sets are made smaller
+MAX_SETS = 400  # that are tried from the smallest on, before a large one is made smaller
 MAX_PARTS, MAX_PART = 300, 400  # parts of several examples, and examples in one, that are looked at
 
 Item = tuple[int, int]
@@ -33,51 +36,44 @@ class Contradiction:
     items: tuple[Item, ...]
 
     def __str__(self) -> str:
-        said = "; ".join(self._example(which, row) for which, row in self.items)
+        return self.said(Numbered(self.placed))
+
+    def said(self, words: Wording) -> str:
+        """A sentence that names them."""
+        said = "; ".join(f"{words.example(w, r)} ({told(self.placed[w], w, r, words)})" for w, r in self.items)
         alone = "this example holds" if len(self.items) == 1 else "these examples hold together"
         return f"whatever the images show, it cannot be that {alone}: {said}"
-
-    def _example(self, which: int, row: int) -> str:
-        placed = self.placed[which]
-        entries = []
-        for v, image, known in zip(placed.constraint.variables, placed.rows[row], placed.known[row], strict=True):
-            if image != NOTHING:
-                entries.append(f"{v.name} is image {image}")
-            elif known != NOTHING:
-                entries.append(f"{v.name} = {v.values[known]}")
-        wrong = "" if placed.examples.holds[row] else ", violated"
-        return f"row {row} of {placed.constraint.name} ({', '.join(entries)}{wrong})"
 
 
 def contradiction(placed: Sequence[Placed], *, max_steps: int = MAX_STEPS) -> Contradiction | None:
     """A smallest set of examples that contradict each other, as far as one is found; None if none seems to be.
 
-    A pair is found where there is one, among the first 400; larger sets have no example that could be left out.
+    Sets are tried from the smallest on; after 400 of them, one is named of which no example could be left out.
     """
     for part in _parts(placed):
         if _possible(placed, part, max_steps):
             continue
-        pairs = [list(pair) for pair in combinations(part, 2)][:MAX_PAIRS]
-        single = next(([item] for item in part if not _possible(placed, [item], max_steps)), None)
-        pair = single or next((pair for pair in pairs if not _possible(placed, pair, max_steps)), None)
-        return Contradiction(placed, tuple(pair or _irreducible(placed, part, max_steps)))
+        sets = (list(some) for size in range(1, len(part)) for some in combinations(part, size))
+        smallest = next((s for s in islice(sets, MAX_SETS) if not _possible(placed, s, max_steps)), None)
+        found = smallest or irreducible(part, lambda some: not _possible(placed, some, max_steps))
+        return Contradiction(placed, tuple(found))
     return None
 
 
-def _irreducible(placed: Sequence[Placed], part: list[Item], max_steps: int) -> list[Item]:
-    """Leave out what can be left out, half of it at a time at first."""
-    left, size = list(part), max(1, len(part) // 2)
-    while True:
-        at = 0
-        while at < len(left):
-            fewer = left[:at] + left[at + size :]
-            if fewer and not _possible(placed, fewer, max_steps):
-                left = fewer
-            else:
-                at += size
-        if size == 1:
-            return left
-        size = max(1, size // 2)
+def contradictory_rules(constraints: Sequence[Constraint]) -> tuple[int, ...]:
+    """A smallest set of constraints that no values satisfy together; empty where there seems to be none.
+
+    Variables are the same where name and values are.
+    """
+    number: dict[tuple[str, tuple[Hashable, ...]], int] = {}
+    placed = []
+    for c in constraints:
+        rows = np.array([[number.setdefault((v.name, v.values), len(number)) for v in c.variables]])
+        one_each = tuple(Kind(v.name, v.values) for v in c.variables)
+        nothing = np.full(rows.shape, NOTHING)
+        placed.append(Placed(Examples(c, rows), Symbols(one_each), one_each, rows, nothing))
+    found = contradiction(placed) if placed else None
+    return () if found is None else tuple(which for which, _ in found.items)
 
 
 def _parts(placed: Sequence[Placed]) -> list[list[Item]]:

@@ -407,6 +407,18 @@ class Placed:
         )
 
 
+def parted(placed: Sequence[Placed], most_images: int, seed: int) -> tuple[list[Placed], list[Placed]]:
+    """Examples with so many images in all, drawn, because files are often sorted; and the others."""
+    images = sum(int((p.rows != NOTHING).sum()) for p in placed)
+    if images <= most_images:
+        return list(placed), []
+    rng = np.random.default_rng(seed)
+    share = most_images / images
+    orders = [np.split(rng.permutation(len(p)), [max(1, int(share * len(p)))]) for p in placed]
+    drawn, others = ([p.some(part[i]) for p, part in zip(placed, orders, strict=True)] for i in (0, 1))
+    return drawn, [p for p in others if len(p)]
+
+
 def of_observed(
     log_p: Float[Tensor, "*k n"], holds: Bool[Tensor, "*m n"], probability: Float[Tensor, "*m n"]
 ) -> Float[Tensor, "*k n"]:

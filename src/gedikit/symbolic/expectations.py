@@ -1,8 +1,11 @@
 """What examples say before any image is looked at: which symbols they show, and whether they can be at all."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gedikit.symbolic.examples import NOTHING, Group, Placed
@@ -39,17 +42,26 @@ def expected_symbols(placed: Placed, shares: Float[np.ndarray, " c"]) -> Float[n
 def expected_of_rows(placed: Placed, log_p: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
     """In how many examples each row shows each symbol, by expectation given the rule and log p(symbol | row)."""
     found = torch.zeros_like(log_p)
+    for group, part, by_variable, possible in marginals_of(placed, log_p):
+        rows = torch.from_numpy(group.rows[part]).to(log_p.device)
+        weights = torch.from_numpy(placed.examples.weights[group.numbers[part]]).to(log_p)
+        for kind, own, of_values in zip(group.kinds, rows.T, by_variable, strict=True):
+            if kind is None:
+                continue
+            shown = (own != NOTHING) & possible
+            found[:, kind.clusters].index_add_(0, own[shown], of_values[shown] * weights[shown, None])
+    return found
+
+
+def marginals_of(
+    placed: Placed, log_p: Float[Tensor, "n c"]
+) -> Iterator[tuple[Group, NDArray[np.int64], list[Tensor], Bool[Tensor, " m"]]]:
+    """Some examples of a group, p(value) of its variables given what is known of each, and which are possible."""
     for group in placed.groups:
         for part in np.array_split(np.arange(len(group.rows)), _n_blocks(group, len(group.rows))):
             rows = torch.from_numpy(group.rows[part]).to(log_p.device)
-            weights = torch.from_numpy(placed.examples.weights[group.numbers[part]]).to(log_p)
             joint, by_variable = _answer(placed, group, log_p, part, rows.clamp_min(0))
-            for kind, own, of_values in zip(group.kinds, rows.T, by_variable, strict=True):
-                if kind is None:
-                    continue
-                shown = (own != NOTHING) & (joint > -torch.inf)
-                found[:, kind.clusters].index_add_(0, own[shown], of_values[shown] * weights[shown, None])
-    return found
+            yield group, part, by_variable, joint > -torch.inf
 
 
 def first_contradiction(placed: Placed) -> int | None:

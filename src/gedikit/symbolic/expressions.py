@@ -108,6 +108,33 @@ def predicate(text: str, names: Sequence[str]) -> Callable[..., bool]:
     return holds
 
 
+def never_equal(text: str, values: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Comparisons that cannot be meant: of a variable with text that is none of its values, or with the other type.
+
+    >>> never_equal("a == 1 if op == 0 else op == '-'", {"op": ("+", "-"), "a": (0, 1)})
+    ["op == 0: op is one of '+', '-'"]
+    """
+    found = []
+    tree = ast.parse(_LONE_EQUALS.sub("==", text).strip(), mode="eval")
+    for node in (n for n in ast.walk(tree) if isinstance(n, ast.Compare)):
+        for one, op, other in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
+            for name, given in ((one, other), (other, one)):
+                if not isinstance(name, ast.Name) or not isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+                    continue
+                listed = given.elts if isinstance(given, ast.Tuple | ast.List | ast.Set) else [given]
+                constants = [part.value for part in listed if isinstance(part, ast.Constant)]
+                own = values.get(name.id, constants)
+                if any(_is_foreign(constant, own) for constant in constants):
+                    said = ", ".join(map(repr, own))
+                    found.append(f"{ast.unparse(ast.Compare(one, [op], [other]))}: {name.id} is one of {said}")
+    return found
+
+
+def _is_foreign(constant: Any, values: Sequence[Any]) -> bool:
+    """Text that is no value, or a number where all values are text."""
+    return constant not in values if isinstance(constant, str) else all(isinstance(value, str) for value in values)
+
+
 class _Refused(Exception):
     """What cannot be in an expression."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import factorial, inf, prod
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ PATTERNS_AT_ONCE = 64  # those that narrow the search at a step; all are looked 
 NUMBERS_AT_ONCE = 4_000_000
 LOOKED_UP = 200_000  # entries of a table and patterns; beyond that its circuit is faster
 MAPPED, KNOWN, GAP = 0, 1, 2
+T = TypeVar("T")
 
 Domains = Bool[np.ndarray, "p c"]
 """Of every point (a symbol of a kind) the values it may still be mapped to, of the same kind."""
@@ -66,6 +68,9 @@ class Patterns:
     def __len__(self) -> int:
         return len(self.entry)
 
+    def some(self, which: Int64[np.ndarray, " k"]) -> "Patterns":
+        return Patterns(self.constraint, self.role[which], self.entry[which], self.holds[which])
+
     @property
     def points(self) -> Int64[np.ndarray, "n v"]:
         """The points that are mapped, −1 elsewhere."""
@@ -84,6 +89,11 @@ class Patterns:
             at = np.where(role == MAPPED, c + 1 + entry, np.where(role == KNOWN, entry, c))
             blocks.append(choices[at])
         return blocks
+
+    def log_gaps(self, which: Int64[np.ndarray, " m"]) -> Float[Tensor, " m"]:
+        """The logarithm of the number of ways to fill the gaps of some patterns."""
+        sizes = np.log([v.size for v in self.constraint.variables])
+        return torch.from_numpy(np.where(self.role[which] == GAP, sizes, 0.0).sum(1))
 
     def columns(self, which: Int64[np.ndarray, " m"], domains: Domains) -> Float[Tensor, "i m"]:
         """The same as a circuit takes it: log 1 of the values that are left, log 0 of all others."""
@@ -413,7 +423,8 @@ def _hold(patterns: Patterns, which: Int64[np.ndarray, " m"], domains: Domains) 
             positive = patterns.holds[some]
             if (body.log_joint(columns).numpy()[positive] == -inf).any():
                 return False
-            if not positive.all() and (body.log_probability(columns).numpy()[~positive] >= -1e-12).any():
+            certain = body.log_probability(columns) >= patterns.log_gaps(some) - 1e-9
+            if certain.numpy()[~positive].any():
                 return False
     return True
 
@@ -482,11 +493,35 @@ def _told_by_circuit(patterns: Patterns, which: Int64[np.ndarray, " m"], domains
     return possible, (joint.detach() > sum(left) - 1e-9).numpy()
 
 
-def smallest_hitting_set(sets: Sequence[frozenset[int]]) -> tuple[int, ...]:
-    """A smallest set with an element of each, by branching on the elements of one that is not hit."""
+def irreducible(items: Sequence[T], suffice: Callable[[list[T]], bool]) -> list[T]:
+    """Items of which none can be left out: at first half of them is tried at a time, at last each."""
+    left, size = list(items), max(1, len(items) // 2)
+    while True:
+        at = 0
+        while at < len(left):
+            fewer = left[:at] + left[at + size :]
+            if fewer and suffice(fewer):
+                left = fewer
+            else:
+                at += size
+        if size == 1:
+            return left
+        size = max(1, size // 2)
+
+
+def smallest_hitting_set(sets: Sequence[frozenset[int]], max_steps: int = 1000) -> tuple[int, ...]:
+    """A smallest set with an element of each, by branching on the elements of one that is not hit.
+
+    After `max_steps` a small one, that need not be the smallest.
+    """
     best: list[tuple[int, ...]] = [tuple(sorted({min(s) for s in sets}))]
+    steps_left = max_steps
 
     def extend(chosen: tuple[int, ...]) -> None:
+        nonlocal steps_left
+        steps_left -= 1
+        if steps_left < 0:
+            return
         missed = [s for s in sets if not s.intersection(chosen)]
         if not missed:
             if len(chosen) < len(best[0]):

@@ -11,7 +11,7 @@ that of another one. Then a cluster may show several symbols, and names hold onl
 over the clusters keeps them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import exp, inf, lgamma, log
 from typing import Any, Self
@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 
 from gedikit.symbolic.examples import NOTHING, Placed
+from gedikit.symbolic.interchangeable import interchangeable
 from gedikit.symbolic.maps import GAP, KNOWN, MAPPED, Exhausted, MapSearch, Patterns
 from gedikit.symbolic.table import Table
 
@@ -29,6 +30,8 @@ MAX_STEPS, COUNTED = 600, 5  # of narrowing for every question, and so many time
 MAX_RIVALS = 200
 MAX_NUMBERS = 100_000_000  # products of circuits in one pass over all examples and rivals
 MAX_EXAMPLES = 2000
+HALF = 0.5  # chosen on 60 fits of digits
+CHANCE = 0.1  # of the examples that hold, as many as may do so by wrong clusters
 UNRELATED = 0.1  # prior probability that clusters have nothing to do with the symbols
 RARE, EXPECTED = (
     0.2,
@@ -42,17 +45,30 @@ Naming = Int64[np.ndarray, " p"]
 
 @dataclass(frozen=True)
 class Name:
-    """What a cluster stands for: `value`, with a probability; `others` are values it could stand for as well."""
+    """What a cluster stands for: `value`, with a probability; `others` are values it could stand for as well.
+
+    `tied` are those of them under which the examples hold as well as under the names that clusters have: the rules
+    leave such a name open, and a fit cannot decide it. None in models of earlier versions, which did not tell.
+    """
 
     kind: str
     cluster: int
     value: Any
     probability: float
     others: tuple[Any, ...] = ()
+    tied: tuple[Any, ...] | None = ()
 
     @property
     def decided(self) -> bool:
         return self.probability >= SURE
+
+    @property
+    def open_by_rule(self) -> bool:
+        return not self.decided and (self.tied is None or bool(self.tied))
+
+    def __str__(self) -> str:
+        rest = self.tied if self.open_by_rule and self.tied else self.others
+        return str(self.value) if self.decided else f"{self.value} (or {', '.join(map(str, rest)) or 'any other'})"
 
 
 @dataclass(frozen=True)
@@ -68,27 +84,54 @@ class Names:
         return tuple(name for name in self.names if not name.decided)
 
     @property
+    def open_by_rule(self) -> tuple[Name, ...]:
+        """Undecided names for which the examples would hold as well under another."""
+        return tuple(name for name in self.names if name.open_by_rule)
+
+    @property
+    def open_by_fit(self) -> tuple[Name, ...]:
+        """Undecided names that the rules would settle, but not as the clusters are."""
+        return tuple(name for name in self.undecided if not name.open_by_rule)
+
+    @property
     def groups(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Values that cannot be told apart, with their kind; those with a name of their own are in none."""
+        """The largest sets of values any two of which the rules cannot tell apart, with their kind."""
         found = []
         for kind in dict.fromkeys(name.kind for name in self.names):
             of_kind = [name for name in self.names if name.kind == kind]
-            group = {name.value: {name.value} for name in of_kind}
-            for name in (n for n in of_kind if not n.decided):
-                for other in name.others:
-                    joined = group[name.value] | group[other]
-                    for value in joined:
-                        group[value] = joined
-            distinct = {id(g): g for g in group.values() if len(g) > 1}.values()
-            found += [(kind, tuple(n.value for n in of_kind if n.value in g)) for g in distinct]
+            alike = {
+                name.value: (name.others if name.tied is None else name.tied) if name.open_by_rule else ()
+                for name in of_kind
+            }
+            found += [(kind, group) for group in interchangeable(list(alike), alike)]
         return found
+
+    def left_open(self) -> list[str]:
+        """What is not decided and why, in sentences; none where all names are."""
+        several = len({name.kind for name in self.names}) > 1
+        groups = self.groups
+        lines = [
+            f"names{f' of {kind}' if several else ''} that the rules and examples cannot tell apart: "
+            + ", ".join(map(str, group))
+            for kind, group in groups
+        ]
+        told = {(kind, value) for kind, group in groups for value in group}
+        rest = [name for name in self.open_by_rule if (name.kind, name.value) not in told]
+        for names, why in (
+            (rest, "names that the rules and examples leave open"),
+            (self.open_by_fit, "names that the rules and examples settle, but that this fit is not sure of"),
+        ):
+            if names:
+                lines.append(f"{why}: " + ", ".join(f"{f'{n.kind} ' if several else ''}{n}" for n in names))
+        return lines
 
     def __str__(self) -> str:
         lines = [f"{self.violated} of {self.n_examples} examples violate their rule under these names"]
         several = len({name.kind for name in self.names}) > 1
         for name in self.names:
             of = f"{name.kind} " if several else ""
-            rest = "" if name.decided else f"; or {', '.join(map(str, name.others)) or 'any other'}"
+            why = "the rules leave it open" if name.open_by_rule else "the fit is not sure"
+            rest = "" if name.decided else f"; {why}; or {', '.join(map(str, name.others)) or 'any other'}"
             lines.append(f"cluster {name.cluster}: {of}{name.value} ({name.probability:.3f}{rest})")
         return "\n".join(lines)
 
@@ -98,8 +141,13 @@ class Names:
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Self:
-        names = tuple(Name(**(name | {"others": tuple(name["others"])})) for name in tree["names"])
+        names = tuple(_of_tree(name) for name in tree["names"])
         return cls(names, tree["n_examples"], tree["violated"])
+
+
+def _of_tree(tree: dict[str, Any]) -> Name:
+    tied = tree.get("tied")
+    return Name(**(tree | {"others": tuple(tree["others"]), "tied": None if tied is None else tuple(tied)}))
 
 
 def names_of(
@@ -107,24 +155,38 @@ def names_of(
     labels: Int64[np.ndarray, " n"],
     labelled: Collection[int] = (),
     *,
+    untaught: Int64[np.ndarray, " n"] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Names:
-    """The names of clusters, from the cluster of every row; `labelled` clusters are named by labelled rows."""
+    """The names of clusters, from the cluster of every row; `labelled` clusters are named by labelled rows.
+
+    `untaught` are clusters of rows as they would be if rows had not been made to agree with examples: they are
+    the evidence then, and count half, because they are not quite independent of the examples either.
+    """
     symbols = placed[0].symbols
     sizes = [kind.size for kind in symbols.kinds]
-    seen = [_Seen.of(p, labels) for p in placed]
-    task = _Task(sizes, seen, labelled, max_steps)
-    probability, possible = task.probabilities()
+    seen = [_Seen.of(p, labels if untaught is None else untaught) for p in placed]
+    task = _Task(sizes, seen, labelled, max_steps, 1.0 if untaught is None else HALF)
+    probability, possible, tied = task.probabilities()
     _without_clusters(placed, seen, labelled, probability, possible)
     plain = symbols.plain_values()
     names = []
     for kind in symbols.kinds:
         for i in range(kind.size):
             cluster = kind.first + i
-            others = [plain[kind.first + j] for j in np.flatnonzero(possible[cluster, : kind.size]) if j != i]
             p = float(probability[cluster])
-            names.append(Name(kind.name, cluster, plain[cluster], p, tuple(others) if p < SURE else ()))
-    return Names(tuple(names), int(sum(s.counts.sum() for s in seen)), int(task.violated))
+            others, alike = (
+                tuple(
+                    plain[kind.first + j]
+                    for j in np.flatnonzero(which[cluster, : kind.size])
+                    if j != i and p < SURE
+                )
+                for which in (possible | tied, tied)
+            )
+            names.append(Name(kind.name, cluster, plain[cluster], p, others, alike))
+    shown = seen if untaught is None else [_Seen.of(p, labels) for p in placed]
+    violated = sum(s.counts[~s.satisfied(task.place, task.width)].sum() for s in shown)
+    return Names(tuple(names), int(sum(s.counts.sum() for s in seen)), int(violated))
 
 
 @dataclass(frozen=True)
@@ -177,7 +239,7 @@ def _as_they_should(patterns: Patterns, domains: Bool[np.ndarray, "p c"]) -> Boo
     with torch.no_grad():
         holds = (body.log_joint(columns) > -inf).numpy()
         if not patterns.holds.all():
-            certain = (body.log_probability(columns) >= -1e-12).numpy()
+            certain = (body.log_probability(columns) >= patterns.log_gaps(np.arange(len(patterns))) - 1e-9).numpy()
             holds = np.where(patterns.holds, holds, ~certain)
     found: Bool[np.ndarray, " n"] = holds
     return found
@@ -208,8 +270,11 @@ def _before_clusters(
 class _Task:
     """Namings and their weights."""
 
-    def __init__(self, sizes: Sequence[int], seen: Sequence[_Seen], labelled: Collection[int], max_steps: int):
+    def __init__(
+        self, sizes: Sequence[int], seen: Sequence[_Seen], labelled: Collection[int], max_steps: int, counts: float
+    ):
         self.sizes, self.seen, self.labelled, self.max_steps = sizes, seen, labelled, max_steps
+        self.counts = counts  # how much an example does
         self.width = max(sizes)
         self.place = np.concatenate([np.arange(n) for n in sizes])
         self.kind_of = np.repeat(np.arange(len(sizes)), sizes)
@@ -221,11 +286,12 @@ class _Task:
             min((b + 0.5) / (s.counts.sum() + 1), 1 - s.by_chance) for s, b in zip(seen, bad, strict=True)
         ]
 
-    def probabilities(self) -> tuple[Float[np.ndarray, " p"], Bool[np.ndarray, "p c"]]:
-        """Of every cluster the probability of its name, and which names are not excluded."""
+    def probabilities(self) -> tuple[Float[np.ndarray, " p"], Bool[np.ndarray, "p c"], Bool[np.ndarray, "p c"]]:
+        """Of every cluster the probability of its name, names not excluded, and names that are as good."""
         rivals = self._rivals()
         if rivals is None:
             keeps, possible, number = self._by_counting()
+            tied = possible
             evidence = self._gain(self.place) + log(number)
         else:
             gains = np.array([self._gain(r) for r in rivals])
@@ -233,15 +299,30 @@ class _Task:
             evidence = float(gains.max()) + log(weights.sum())
             weights /= weights.sum()
             keeps = (weights[:, None] * (rivals == self.place)).sum(0)
-            possible = np.zeros((len(self.place), self.width), dtype=bool)
-            for rival, weight in zip(rivals, weights, strict=True):
-                if weight > 0.01 * weights.max():
-                    possible[np.arange(len(rival)), rival] = True
+            possible = self._names_in(rivals[weights > 0.01 * weights.max()])
+            held = sum(s.counts.sum() for s in self.seen) - self.violated
+            spared = min(self.violated, CHANCE * held)
+            tied = self._names_in([rival for rival in rivals if self._lost(rival) <= spared])
         related = self._related(evidence)
         equal = 1 / np.array(self.sizes)[self.kind_of]
         probability = related * keeps + (1 - related) * equal
         probability[list(self.labelled)] = 1.0
-        return probability, possible
+        return probability, possible, tied
+
+    def _names_in(self, namings: Iterable[Naming]) -> Bool[np.ndarray, "p c"]:
+        found = np.zeros((len(self.place), self.width), dtype=bool)
+        for naming in namings:
+            found[np.arange(len(naming)), naming] = True
+        return found
+
+    def _lost(self, naming: Naming) -> int:
+        """How many examples that hold under the names that clusters have are violated by another naming."""
+        return int(
+            sum(
+                s.counts[ok & ~s.satisfied(naming, self.width)].sum()
+                for s, ok in zip(self.seen, self.as_named, strict=True)
+            )
+        )
 
     def _gain(self, naming: Naming) -> float:
         """log-probability of the clusters in examples under a naming, relative to clusters drawn at random."""
@@ -250,7 +331,7 @@ class _Task:
             good = int(s.counts[s.satisfied(naming, self.width)].sum())
             bad = int(s.counts.sum()) - good
             gain += good * log((1 - wrong) / s.by_chance) + bad * log(wrong / (1 - s.by_chance))
-        return gain
+        return self.counts * gain
 
     def _related(self, evidence: float) -> float:
         """The probability that clusters have to do with symbols; all namings are equally probable beforehand."""
@@ -284,11 +365,11 @@ class _Task:
         s, ok = self.seen[i], np.flatnonzero(self.as_named[i])
         order = ok[np.argsort(-s.counts[ok], kind="stable")]
         enough = np.cumsum(s.counts[order]) <= (1 - 2 * self.wrong[i]) * s.counts.sum()
-        return _some(s.patterns, order[enough | (np.arange(len(order)) == 0)])
+        return s.patterns.some(order[enough | (np.arange(len(order)) == 0)])
 
     def _by_counting(self) -> tuple[Float[np.ndarray, " p"], Bool[np.ndarray, "p c"], int]:
         """Where too many namings satisfy all examples: the share of them that keep a name, and their number."""
-        patterns = [_some(s.patterns, np.flatnonzero(ok)) for s, ok in zip(self.seen, self.as_named, strict=True)]
+        patterns = [s.patterns.some(np.flatnonzero(ok)) for s, ok in zip(self.seen, self.as_named, strict=True)]
         fixed = {int(p): int(self.place[p]) for p in self.labelled}
         possible = np.arange(self.width)[None, :] < np.array(self.sizes)[self.kind_of][:, None]
         found: Bool[np.ndarray, "p c"] = possible.copy()
@@ -307,10 +388,6 @@ class _Task:
         except Exhausted:
             return 1 / found.sum(1), found, 1
         return kept / total, found, total
-
-
-def _some(patterns: Patterns, which: Int64[np.ndarray, " k"]) -> Patterns:
-    return Patterns(patterns.constraint, patterns.role[which], patterns.entry[which], patterns.holds[which])
 
 
 def _without_clusters(

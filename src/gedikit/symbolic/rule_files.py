@@ -1,39 +1,25 @@
-"""Rules and examples as files: RULES.toml or RULES.pl, and EXAMPLES.csv.
+"""Rules as files: RULES.toml or RULES.pl. All problems of a file are told at once, each with its place."""
 
-All problems of a file are told at once, each with its place.
-"""
-
-import csv
 import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
-from jaxtyping import Int64
 
 from gedikit.errors import DataError, GediError, UsageError
 from gedikit.storage import parsed_toml
 from gedikit.symbolic.constraint import Constraint
-from gedikit.symbolic.examples import Examples, Known, Rows
-from gedikit.symbolic.expressions import predicate
+from gedikit.symbolic.expressions import never_equal, predicate
 from gedikit.symbolic.shortcuts import Shown
 from gedikit.symbolic.symbols import Symbols
 from gedikit.symbolic.variables import MAX_VALUES, Variable
 
 RULE, HOLDS, WEIGHT, PROBABILITY = "rule", "holds", "weight", "probability"
-_YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 _QUERY = re.compile(r"^\s*query\((?P<query>.*)\)\s*\.\s*(%.*)?$")
 _KNOWN = re.compile(r"^\s*%\s*known\s*:\s*(?P<names>.*)$")
-_TOLD = 20  # problems
+TOLD = 20  # problems
 _KEYS = {"name", "expression", "table", "weights", "program", "query", "variables", "probability", "weight"}
 _STATED = ("expression", "table", "program")
-
-RowOf = Callable[[str], int]
-"""The number of the row of data that a cell of a file names; raises a DataError where there is none."""
 
 
 class Problems:
@@ -49,8 +35,8 @@ class Problems:
         """Raise one error about all of them, if there are any."""
         if not self.found:
             return
-        more = [f"and {len(self.found) - _TOLD} more"] if len(self.found) > _TOLD else []
-        lines = "\n".join(f"  {what}" for what in [*self.found[:_TOLD], *more])
+        more = [f"and {len(self.found) - TOLD} more"] if len(self.found) > TOLD else []
+        lines = "\n".join(f"  {what}" for what in [*self.found[:TOLD], *more])
         n = len(self.found)
         raise DataError(f"{self.path} has {n} problem{'s' if n > 1 else ''}:\n{lines}")
 
@@ -98,71 +84,6 @@ class RuleFile:
     def shown(self) -> list[Shown]:
         """What may be shown without knowing any example."""
         return [Shown(rule.constraint, None, rule.known) for rule in self.rules]
-
-
-@dataclass(frozen=True)
-class ExampleFile:
-    """The examples of every rule, with the line of the file that each is on, and the cells of all columns."""
-
-    path: Path
-    examples: tuple[Examples, ...]
-    rules: tuple[Rule, ...]
-    lines: tuple[tuple[int, ...], ...]
-    cells: tuple[tuple[dict[str, str], ...], ...] = field(repr=False, default=())
-
-    @classmethod
-    def read(cls, path: Path, rules: RuleFile, row_of: RowOf | None) -> "ExampleFile":
-        """From a .csv with a column for every variable; all problems are told at once.
-
-        `row_of` finds the rows that images are; None: cells have the symbols that images show.
-        """
-        return _examples(path, rules, row_of)
-
-    def shown(self) -> list[Shown]:
-        """What may be shown: any symbols that satisfy the rules with the known values of the examples."""
-        found = []
-        for rule, examples in zip(self.rules, self.examples, strict=True):
-            columns: dict[str, Sequence[Any]] = {}
-            for v, column in zip(rule.constraint.variables, examples.columns, strict=True):
-                if isinstance(column, Known):
-                    columns[v.name] = [None if value is None else value for value in column.values]
-            true = [i for i, holds in enumerate(examples.holds.tolist()) if holds]
-            some = {name: [column[i] for i in true] for name, column in columns.items()}
-            found.append(Shown(rule.constraint, some if some and true else None, rule.known))
-        return found
-
-
-def row_number(n_rows: int | None) -> RowOf:
-    """Cells are numbers of rows, from 0 on."""
-
-    def row_of(cell: str) -> int:
-        try:
-            number = int(cell)
-        except ValueError:
-            raise DataError(f"{cell!r} is no number of a row") from None
-        if number < 0 or (n_rows is not None and number >= n_rows):
-            raise DataError(f"{number} is no row: there are rows from 0 to {(n_rows or 1) - 1}")
-        return number
-
-    return row_of
-
-
-def file_name(names: Sequence[str]) -> RowOf:
-    """Cells are names of files of a folder."""
-    number = {name: i for i, name in enumerate(names)}
-
-    def row_of(cell: str) -> int:
-        if cell not in number:
-            raise DataError(f"{cell!r} is no picture of the folder")
-        return number[cell]
-
-    return row_of
-
-
-def any_name() -> RowOf:
-    """Cells are whatever the pictures are called: each name is a picture of its own."""
-    number: dict[str, int] = {}
-    return lambda cell: number.setdefault(cell, len(number))
 
 
 def _from_toml(path: Path, text: str) -> RuleFile:
@@ -218,21 +139,23 @@ def _rule(name: str, entry: Mapping[str, Any], symbols: Symbols, problems: Probl
         problems.add(f"{name}: probability must be above 0.5 and at most 1, not {probability!r}")
     if not isinstance(weight, int | float) or weight <= 0:
         problems.add(f"{name}: weight must be above 0, not {weight!r}")
-    variables, kinds = _variables(name, entry.get("variables", {}), symbols, problems)
+    values, kinds = _variables(name, entry.get("variables", {}), symbols, problems)
     if isinstance(entry.get("expression"), str) and isinstance(entry.get("variables"), dict):
         try:
             predicate(entry["expression"], list(entry["variables"]))
+            for what in never_equal(entry["expression"], values):
+                problems.add(f"{name}: the expression has {what}")
         except GediError as error:
             problems.add(f"{name}: {error}")
     if len(problems.found) > before:
         return None
     try:
-        constraint = _constraint(entry, variables)
+        constraint = _constraint(entry, values)
     except GediError as error:
         problems.add(f"{name}: {error}")
         return None
     if "program" in entry:
-        kinds = _kinds_of_program(name, constraint, variables, kinds, symbols, problems)
+        kinds = _kinds_of_program(name, constraint, values, kinds, symbols, problems)
     if not kinds:
         problems.add(f"{name} has no variable that is an image: give one a kind of symbols")
     if len(problems.found) > before:
@@ -367,211 +290,3 @@ def _from_program(path: Path, text: str) -> RuleFile:
         problems.add("all variables are known: none is an image")
     problems.tell()
     return RuleFile(path, Symbols.over(listed.items()), tuple(rules))
-
-
-def _examples(path: Path, rules: RuleFile, row_of: RowOf | None) -> ExampleFile:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
-    problems = Problems(path)
-    if not lines or not any(cell.strip() for cell in lines[0]):
-        raise DataError(f"{path} is empty: its first line names the columns, one for every variable")
-    head = [cell.strip() for cell in lines[0]]
-    columns = _columns(head, rules, problems)
-    problems.tell()
-    read = [_Column(rule, columns[rule.name], row_of) for rule in rules.rules]
-    names = {rule.name: column for rule, column in zip(rules.rules, read, strict=True)}
-    for number, line in enumerate(lines[1:], start=2):
-        if not any(cell.strip() for cell in line):
-            continue
-        if len(line) > len(head):
-            problems.add(f"line {number} has {len(line)} cells and the first line {len(head)}")
-            continue
-        cells = dict(zip(head, [cell.strip() for cell in line], strict=False))
-        chosen = read
-        if cells.get(RULE):
-            if cells[RULE] not in names:
-                problems.add(
-                    f"line {number}, column {RULE}: there is no rule {cells[RULE]!r}, only {', '.join(names)}"
-                )
-                continue
-            chosen = [names[cells[RULE]]]
-        for column in chosen:
-            column.add(number, cells, problems)
-    for column in read:
-        column.look(problems)
-    problems.tell()
-    kept = [column for column in read if column.lines]
-    if not kept:
-        raise DataError(f"{path} has no examples below its first line")
-    return ExampleFile(
-        path,
-        tuple(column.examples() for column in kept),
-        tuple(column.rule for column in kept),
-        tuple(tuple(column.lines) for column in kept),
-        tuple(tuple(column.cells) for column in kept),
-    )
-
-
-def _columns(head: Sequence[str], rules: RuleFile, problems: Problems) -> dict[str, dict[str, str]]:
-    """Of every rule the column of each of its variables."""
-    used = {RULE, HOLDS, WEIGHT, PROBABILITY}
-    found: dict[str, dict[str, str]] = {}
-    for name, times in Counter(head).items():
-        if times > 1:
-            problems.add(f"column {name!r} is there twice")
-    for rule in rules.rules:
-        found[rule.name] = {}
-        for v in rule.constraint.variables:
-            column = next((name for name in (v.name, short_name(v)) if name in head), None)
-            if column is None:
-                problems.add(f"there is no column for the variable {v.name} of {rule.name}")
-            else:
-                found[rule.name][v.name] = column
-                used.add(column)
-    for name in head:
-        if name not in used:
-            problems.add(
-                f"column {name!r} is no variable, nor {', '.join(sorted((RULE, HOLDS, WEIGHT, PROBABILITY)))}"
-            )
-    return found
-
-
-class _Column:
-    """The examples of one rule as they are read, line by line."""
-
-    def __init__(self, rule: Rule, column_of: Mapping[str, str], row_of: RowOf | None):
-        self.rule, self.column_of, self.row_of = rule, column_of, row_of
-        self.known = rule.known if row_of is not None else tuple(v.name for v in rule.constraint.variables)
-        self.lines: list[int] = []
-        self.cells: list[dict[str, str]] = []
-        self.entries: dict[str, list[Any]] = {v.name: [] for v in rule.constraint.variables}
-        self.more: dict[str, list[Any]] = {HOLDS: [], WEIGHT: [], PROBABILITY: []}
-        self._values = {v.name: {str(value): value for value in v.values} for v in rule.constraint.variables}
-
-    def add(self, number: int, cells: Mapping[str, str], problems: Problems) -> None:
-        before = len(problems.found)
-        entries = {
-            v.name: self._entry(v, number, cells.get(self.column_of[v.name], ""), problems)
-            for v in self.rule.constraint.variables
-        }
-        holds = cells.get(HOLDS, "").lower()
-        if holds not in ("", *_YES, *_NO):
-            problems.add(f"line {number}, column {HOLDS}: {holds!r} is neither true nor false")
-        weight = self._number(WEIGHT, 1.0, cells, number, problems)
-        probability = self._number(PROBABILITY, self.rule.probability, cells, number, problems)
-        if weight < 0:
-            problems.add(f"line {number}, column {WEIGHT}: {weight:g} is below 0")
-        if not 0.5 < probability <= 1:
-            problems.add(f"line {number}, column {PROBABILITY}: {probability:g} is not above 0.5 and at most 1")
-        if not any(entries[name] is not None for name in self.rule.kinds):
-            problems.add(f"line {number} has no image: there is nothing to be learned from it")
-        if len(problems.found) > before:
-            return
-        for name, entry in entries.items():
-            self.entries[name].append(entry)
-        self.lines.append(number)
-        self.cells.append(dict(cells))
-        self.more[HOLDS].append(holds not in _NO)
-        self.more[WEIGHT].append(weight * self.rule.weight)
-        self.more[PROBABILITY].append(probability)
-
-    def look(self, problems: Problems) -> None:
-        """Examples that contradict the rule by their known values alone."""
-        for i, line in enumerate(self.lines):
-            if not self.more[HOLDS][i] or self.more[PROBABILITY][i] < 1:
-                continue
-            told = {name: self.entries[name][i] for name in self.known if self.entries[name][i] is not None}
-            if told and not _allowed(self.rule.constraint, told):
-                said = ", ".join(f"{name} = {value}" for name, value in told.items())
-                problems.add(f"line {line} contradicts {self.rule.name}: no symbols satisfy it with {said}")
-
-    def examples(self) -> Examples:
-        columns = {
-            name: Known(entries) if name in self.known else Rows([-1 if e is None else e for e in entries])
-            for name, entries in self.entries.items()
-        }
-        return Examples(
-            self.rule.constraint,
-            columns,
-            holds=self.more[HOLDS],
-            weights=self.more[WEIGHT],
-            probability=self.more[PROBABILITY],
-            kinds=self.rule.kinds if self.row_of is not None else None,
-        )
-
-    def _entry(self, v: Variable, number: int, cell: str, problems: Problems) -> Any:
-        if cell == "":
-            return None
-        if v.name not in self.known:
-            assert self.row_of is not None
-            try:
-                return self.row_of(cell)
-            except DataError as error:
-                problems.add(f"line {number}, column {self.column_of[v.name]}: {error}")
-                return None
-        if cell not in self._values[v.name]:
-            some = list(self._values[v.name])
-            said = ", ".join(some if len(some) <= _TOLD else [*some[:3], "…", some[-1]])
-            problems.add(f"line {number}, column {self.column_of[v.name]}: {cell!r} is none of {said}")
-            return None
-        return self._values[v.name][cell]
-
-    @staticmethod
-    def _number(column: str, default: float, cells: Mapping[str, str], number: int, problems: Problems) -> float:
-        cell = cells.get(column, "")
-        if not cell:
-            return default
-        try:
-            return float(cell)
-        except ValueError:
-            problems.add(f"line {number}, column {column}: {cell!r} is no number")
-            return default
-
-
-def _allowed(constraint: Constraint, told: Mapping[str, Hashable]) -> bool:
-    """Whether some values of the other variables satisfy the constraint."""
-    blocks = [
-        torch.tensor([0.0 if v.name not in told or value == told[v.name] else -torch.inf for value in v.values])
-        for v in constraint.variables
-    ]
-    return float(constraint.body.log_joint(torch.cat(blocks).double()[:, None])) > -torch.inf
-
-
-def read_labels(path: Path, symbols: Symbols, row_of: RowOf, n_rows: int | None) -> Int64[np.ndarray, " n"]:
-    """Clusters of rows that a .csv labels, −1 of all others: columns picture and symbol, and kind if several."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
-    problems = Problems(path)
-    several = len(symbols.kinds) > 1
-    wanted = ["picture", "symbol", *(["kind"] if several else [])]
-    missing = [name for name in wanted if not lines or name not in lines[0]]
-    if missing:
-        raise DataError(f"{path} needs the columns {', '.join(wanted)}, and has no {missing[0]}")
-    found: dict[int, int] = {}
-    for number, line in enumerate(lines, start=2):
-        name = (line.get("kind") or "").strip() if several else symbols.names[0]
-        if name not in symbols.names:
-            problems.add(f"line {number}, column kind: there is no kind {name!r}, only {', '.join(symbols.names)}")
-            continue
-        kind = symbols[name]
-        written, cell = {str(v): i for i, v in enumerate(kind.values)}, (line["symbol"] or "").strip()
-        if cell not in written:
-            problems.add(f"line {number}, column symbol: {cell!r} is none of {', '.join(written)}")
-            continue
-        try:
-            row = row_of((line["picture"] or "").strip())
-        except DataError as error:
-            problems.add(f"line {number}, column picture: {error}")
-            continue
-        if found.setdefault(row, kind.first + written[cell]) != kind.first + written[cell]:
-            problems.add(f"line {number}: {line['picture']} has another symbol than on a line before")
-    problems.tell()
-    labels = np.full(n_rows if n_rows is not None else max(found) + 1, -1)
-    labels[list(found)] = list(found.values())
-    return labels

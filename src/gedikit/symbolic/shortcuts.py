@@ -12,15 +12,18 @@ symbols has a map of its own. Values that are known with an example, such as the
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isnan, log
+from itertools import product
+from math import inf, isnan, log, prod
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int64
+from torch.nn.functional import one_hot
 
 from gedikit.errors import DataError, UsageError
 from gedikit.symbolic.constraint import Constraint
+from gedikit.symbolic.interchangeable import Group, interchangeable
 from gedikit.symbolic.maps import (
     KNOWN,
     MAPPED,
@@ -29,6 +32,7 @@ from gedikit.symbolic.maps import (
     MapSearch,
     Patterns,
     Symmetries,
+    irreducible,
     smallest_hitting_set,
 )
 from gedikit.symbolic.table import Table
@@ -37,11 +41,14 @@ from gedikit.symbolic.variables import Variable
 MAX_STEPS = 4000  # of narrowing, for each of the questions that are asked
 MAX_LISTED = 20_000  # tuples that may be shown; beyond that some are drawn
 DRAWN = 2000
-TRIED = 200  # other namings and examples that are looked at for examples to add
+TRIED = 60  # other namings by which the fewest examples to add are found
 _TOLD = 12  # symbols in a sentence
 
 Symbols = Mapping[str, Sequence[Hashable]]
 """Of every kind its symbols."""
+
+Candidate = tuple[int, int]
+"""Of which constraint, and which of the tuples that could be shown as well."""
 
 Column = Sequence[Any]
 """A value a row; None or NaN where it is not known."""
@@ -54,12 +61,14 @@ class Shown:
     `columns` has for every variable the symbols that rows of examples show, or the values known of them; where a
     column or an entry is missing, any symbols that satisfy the constraint may be shown. `known` names the variables
     whose value comes with the example and is not mapped. `holds` is False for examples that violate the constraint.
+    `name` is what sentences call it.
     """
 
     constraint: Constraint
     columns: Mapping[str, Column] | None = None
     known: Collection[str] = ()
     holds: Sequence[bool] | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,9 +77,10 @@ class Shortcuts:
 
     `names` has for every kind and symbol the names that one-to-one namings may give it, itself first; `maps_to` the
     same for all maps. `labels` are the fewest symbols, by kind, of which one labelled row each leaves one naming,
-    `labels_for_maps` those that leave one map. `examples` are the fewest tuples found that leave one naming when
-    added to the examples; empty where there is none to add. `sampled`: the rule allows so many tuples that some
-    were drawn, so that numbers are upper bounds.
+    `labels_for_maps` those that leave one map. `examples` are the fewest tuples that leave one naming when added to
+    the examples, and `examples_of` says of which constraint each is; empty where there are none, and `symmetric`
+    where that is certain: another naming satisfies all that the rules allow. `sampled`: the rule allows so many
+    tuples that some were drawn, so that numbers are upper bounds.
     """
 
     symbols: Symbols
@@ -81,6 +91,9 @@ class Shortcuts:
     labels: tuple[tuple[str, Hashable], ...]
     labels_for_maps: tuple[tuple[str, Hashable], ...]
     examples: tuple[dict[str, Hashable], ...] = ()
+    examples_of: tuple[int, ...] = ()
+    symmetric: bool = False
+    constraints: tuple[str, ...] = ()
     sampled: bool = False
     never_shown: Mapping[str, tuple[Hashable, ...]] | None = None
 
@@ -91,13 +104,13 @@ class Shortcuts:
 
     @property
     def groups(self) -> dict[str, list[tuple[Hashable, ...]]]:
-        """Symbols whose names can be exchanged without the rule noticing, by kind; those decided are in none."""
-        return {kind: _groups(self.symbols[kind], self.names[kind]) for kind in self.symbols}
+        """The largest sets of symbols any two of which may each get the name of the other, by kind."""
+        return {kind: interchangeable(self.symbols[kind], self.names[kind]) for kind in self.symbols}
 
     @property
     def groups_of_maps(self) -> dict[str, list[tuple[Hashable, ...]]]:
         """The same where several symbols may share a name."""
-        return {kind: _groups(self.symbols[kind], self.maps_to[kind]) for kind in self.symbols}
+        return {kind: interchangeable(self.symbols[kind], self.maps_to[kind]) for kind in self.symbols}
 
     @property
     def undecided(self) -> dict[str, tuple[Hashable, ...]]:
@@ -115,19 +128,36 @@ class Shortcuts:
         for kind, groups in self.groups.items():
             of = f" of {kind}" if several else ""
             lines += [f"names{of} the rule cannot tell apart: {_listed(group)}" for group in groups]
+            rest = self._beside(kind, groups)
+            if rest:
+                said = "; ".join(f"{symbol} as {_listed(names)}" for symbol, names in rest.items())
+                lines.append(f"names{of} it leaves open one way only: {said}")
         if self.settled:
             lines.append("every symbol has one name, if each has a cluster of its own")
         elif self.labels:
             lines.append(f"labels that would settle it: one row each of {self._labels(self.labels)}")
         if self.examples:
-            told = "; ".join(", ".join(f"{k} = {v}" for k, v in e.items()) for e in self.examples)
-            lines.append(f"or examples that would: {told}")
+            lines.append(f"or examples that would: {'; '.join(map(self._example, range(len(self.examples))))}")
+        elif self.symmetric:
+            lines.append("more examples would not: another naming satisfies all that the rule allows")
         if self.labels_for_maps and self.labels_for_maps != self.labels:
             lines.append(
                 "labels that would also exclude maps which give two symbols one name: one row each of "
                 + self._labels(self.labels_for_maps)
             )
         return "\n".join(lines)
+
+    def _beside(self, kind: str, groups: Sequence[Group]) -> dict[Hashable, list[Hashable]]:
+        """Names that symbols may get besides those of their groups."""
+        exchanged = {(s, t) for group in groups for s in group for t in group}
+        rest = {
+            s: [t for t in self.names[kind][s] if t != s and (s, t) not in exchanged] for s in self.undecided[kind]
+        }
+        return {symbol: names for symbol, names in rest.items() if names}
+
+    def _example(self, i: int) -> str:
+        of = f"{self.constraints[self.examples_of[i]]}: " if len(self.constraints) > 1 else ""
+        return of + ", ".join(f"{name} = {value}" for name, value in self.examples[i].items())
 
     def _labels(self, labels: Sequence[tuple[str, Hashable]]) -> str:
         several = len(self.symbols) > 1
@@ -157,6 +187,8 @@ def shortcuts(
     if asked.sampled:
         found = {k: Count(min(1, n.at_least), n.at_most) for k, n in found.items()}
     possible = {one: asked.possible(one, fixed, max_steps) for one in (False, True)}
+    settled = found[True].at_most == 1
+    added = _Additions((), (), None) if settled else asked.examples_to_add(fixed, possible[True], max_steps)
     labels = {one: asked.labels(one, fixed, possible[one], max_steps) for one in (False, True)}
     return Shortcuts(
         asked.symbols,
@@ -166,10 +198,34 @@ def shortcuts(
         asked.by_kind(possible[False]),
         labels[True],
         labels[False],
-        asked.examples_to_add(fixed, max_steps) if found[True].at_most > 1 else (),
+        added.tuples,
+        added.of,
+        added.settle is False,
+        tuple(s.name or s.constraint.name for s in shown),
         asked.sampled,
         asked.never_shown(),
     )
+
+
+@dataclass(frozen=True)
+class _Additions:
+    """Tuples to show as well, and of which constraint each is; `settle` is None where it was not found out."""
+
+    tuples: tuple[dict[str, Hashable], ...]
+    of: tuple[int, ...]
+    settle: bool | None
+
+
+def _fewest(violated: Sequence[frozenset[Candidate]]) -> list[Candidate]:
+    """A smallest choice of tuples of which every naming violates one; of those violated alike the first."""
+    alike: dict[frozenset[int], Candidate] = {}
+    for one in sorted(frozenset().union(*violated)):
+        alike.setdefault(frozenset(k for k, some in enumerate(violated) if one in some), one)
+    best = [by for by in alike if not any(by < other for other in alike)]
+    chosen = smallest_hitting_set(
+        [frozenset(i for i, by in enumerate(best) if k in by) for k in range(len(violated))]
+    )
+    return [alike[best[i]] for i in chosen]
 
 
 class _Asked:
@@ -273,50 +329,96 @@ class _Asked:
         search: MapSearch, possible: Bool[np.ndarray, "p c"], fixed: Sequence[int], open_points: Sequence[int]
     ) -> Int64[np.ndarray, " p"] | None:
         """A map other than the identity that leaves some symbols alone."""
+        domains = possible.copy()
+        for p in fixed:
+            domains[p] = np.arange(domains.shape[1]) == search.place[p]
         for point in open_points:
             if point in fixed:
                 continue
-            domains = possible.copy()
-            for p in fixed:
-                domains[p] = np.arange(domains.shape[1]) == search.place[p]
-            domains[point, search.place[point]] = False
-            found = search.first_map(domains)
+            moved = domains.copy()
+            moved[point, search.place[point]] = False
+            found = search.first_map(moved)
             if found is not None:
                 return found
+            domains[point] = ~moved[point] & domains[point]
         return None
 
-    def examples_to_add(self, fixed: Mapping[int, int], max_steps: int) -> tuple[dict[str, Hashable], ...]:
-        """The fewest tuples found under which only the identity is left; none where all that may be is shown."""
-        if all(s.columns is None for s in self.shown):
-            return ()
-        search = self.search(True, max_steps)
-        others = [m for m in search.some_maps(TRIED) if (m != search.place).any()]
-        others = [m for m in others if all(m[p] == v for p, v in fixed.items())]
-        candidates: list[tuple[dict[str, Hashable], frozenset[int]]] = []
-        for s, patterns in zip(self.shown, self.patterns, strict=True):
-            rows, drawn = _allowed(s.constraint, None)
-            if s.columns is None or drawn:
-                continue
-            more = rows[np.linspace(0, len(rows) - 1, min(len(rows), TRIED)).astype(np.int64)]
-            tuples = self._as_patterns(s, more, np.ones(len(more), dtype=bool))
-            violated = [self._violations(tuples, m, search) for m in others]
-            for i, row in enumerate(more):
-                killed = frozenset(j for j, v in enumerate(violated) if v[i])
-                if killed and not (patterns.entry == tuples.entry[i]).all(1).any():
-                    named = zip(s.constraint.variables, row.tolist(), strict=True)
-                    candidates.append(({v.name: v.values[p] for v, p in named}, killed))
-        left, chosen = set(range(len(others))), []
-        while left and candidates:
-            best = max(candidates, key=lambda c: len(c[1] & left))
-            if not best[1] & left:
-                return ()
-            chosen.append(best[0])
-            left -= best[1]
-        return tuple(chosen)
+    def examples_to_add(
+        self, fixed: Mapping[int, int], possible: Bool[np.ndarray, "p c"], max_steps: int
+    ) -> "_Additions":
+        """The fewest tuples that leave the identity alone when they are shown as well.
+
+        Namings that violate none of the tuples chosen so far are found one after the other, and each has to violate
+        one; where a naming satisfies all that the rules allow, no tuples do. Where the fewest are not found, tuples
+        are left out of all there are as long as the rest suffices.
+        """
+        candidates = [self._unseen(s, patterns) for s, patterns in zip(self.shown, self.patterns, strict=True)]
+        open_points = np.flatnonzero(possible.sum(1) > 1).tolist()
+
+        def other(chosen: Sequence[Candidate], max_steps: int = max_steps) -> Int64[np.ndarray, " p"] | None:
+            return self._other(self._with(candidates, chosen, max_steps), possible, [*fixed], open_points)
+
+        def suffice(chosen: Sequence[Candidate]) -> bool:
+            try:
+                return other(chosen, max_steps // 10) is None
+            except Exhausted:
+                return False
+
+        every = [(which, i) for which, patterns in enumerate(candidates) for i in range(len(patterns))]
+        violated: list[frozenset[Candidate]] = []
+        try:
+            if other(every) is not None:
+                return _Additions((), (), settle=False)
+            chosen: list[Candidate] = []
+            while len(violated) < TRIED and (naming := other(chosen)) is not None:
+                broken = [np.flatnonzero(self._violations(patterns, naming)) for patterns in candidates]
+                violated.append(frozenset((which, int(i)) for which, some in enumerate(broken) for i in some))
+                chosen = _fewest(violated)
+            if len(violated) < TRIED:
+                return self._additions(candidates, chosen)
+        except Exhausted:
+            pass
+        return (
+            self._additions(candidates, irreducible(every, suffice)) if suffice(every) else _Additions((), (), None)
+        )
+
+    def _unseen(self, s: Shown, patterns: Patterns) -> Patterns:
+        """What a constraint allows and the examples do not show."""
+        rows, _ = (
+            (np.empty((0, len(s.constraint.variables)), int), False)
+            if s.columns is None
+            else _allowed(s.constraint, None)
+        )
+        whole = self._as_patterns(s, rows, np.ones(len(rows), dtype=bool))
+        shown = {row.tobytes() for row in patterns.entry[patterns.holds]}
+        return whole.some(
+            np.array([i for i, row in enumerate(whole.entry) if row.tobytes() not in shown], dtype=np.int64)
+        )
+
+    def _with(self, candidates: Sequence[Patterns], chosen: Sequence[Candidate], max_steps: int) -> MapSearch:
+        """Namings under which the chosen candidates hold as well."""
+        more = [
+            patterns.some(np.array([i for w, i in chosen if w == which], dtype=np.int64))
+            for which, patterns in enumerate(candidates)
+        ]
+        patterns = [*self.patterns, *(p for p in more if len(p))]
+        return MapSearch(self.sizes, patterns, one_to_one=True, max_steps=max_steps)
+
+    def _additions(self, candidates: Sequence[Patterns], chosen: Sequence[Candidate]) -> "_Additions":
+        tuples = []
+        for which, i in chosen:
+            patterns = candidates[which]
+            first = [
+                self.first.get(self.kind_of_variable.get(v.name, ""), 0) for v in patterns.constraint.variables
+            ]
+            places = patterns.entry[i] - np.where(patterns.role[i] == MAPPED, first, 0)
+            named = zip(patterns.constraint.variables, places.tolist(), strict=True)
+            tuples.append({v.name: v.values[place] for v, place in named})
+        return _Additions(tuple(tuples), tuple(which for which, _ in chosen), settle=True)
 
     @staticmethod
-    def _violations(patterns: Patterns, one: Int64[np.ndarray, " p"], search: MapSearch) -> Bool[np.ndarray, " n"]:
-        domains = np.arange(search.all.shape[1])[None, :] == one[:, None]
+    def _violations(patterns: Patterns, one: Int64[np.ndarray, " p"]) -> Bool[np.ndarray, " n"]:
+        domains = np.arange(int(one.max()) + 1)[None, :] == one[:, None]
         with torch.no_grad():
             log_p = patterns.constraint.body.log_joint(patterns.columns(np.arange(len(patterns)), domains))
         violated: Bool[np.ndarray, " n"] = (log_p == -inf).numpy()
@@ -359,6 +461,8 @@ class _Asked:
             rows, drawn = _allowed(s.constraint, None)
             return self._as_patterns(s, rows, np.ones(len(rows), dtype=bool)), drawn
         told, holds = _told(s)
+        if not len(told):
+            return self._as_patterns(s, told, holds), False
         parts, signs, drawn = [], [], False
         for sign in (True, False):
             for row in np.unique(told[holds == sign], axis=0):
@@ -369,10 +473,7 @@ class _Asked:
                     drawn |= some
                     parts.append(rows)
                 else:
-                    raise UsageError(
-                        f"an example that violates {s.constraint.name} has entries that are not known: give all "
-                        "its symbols, or leave it out"
-                    )
+                    parts.append(_violating(s.constraint, row))
                 signs.append(np.full(len(parts[-1]), sign))
         rows, at = np.unique(np.concatenate(parts), axis=0, return_index=True)
         return self._as_patterns(s, rows, np.concatenate(signs)[at]), drawn
@@ -463,6 +564,24 @@ def _allowed(constraint: Constraint, told: Int64[np.ndarray, " v"] | None) -> tu
     return _drawn(constraint, told), True
 
 
+def _violating(constraint: Constraint, told: Int64[np.ndarray, " v"]) -> Int64[np.ndarray, "n v"]:
+    """Tuples that agree with what is told and can violate the constraint."""
+    columns = [
+        [int(place)] if place >= 0 else range(v.size) for v, place in zip(constraint.variables, told, strict=True)
+    ]
+    if prod(map(len, columns)) > MAX_LISTED:
+        raise UsageError(
+            f"an example that violates {constraint.name} leaves more than {MAX_LISTED:,} tuples open: give "
+            "more of its symbols, or leave it out"
+        )
+    rows = np.array(list(product(*columns)))
+    given = [
+        one_hot(torch.from_numpy(rows[:, i]), v.size).double().log() for i, v in enumerate(constraint.variables)
+    ]
+    possible: Int64[np.ndarray, "n v"] = rows[(constraint.log_probability(given) < -1e-12).numpy()]
+    return possible
+
+
 def _enumerated(constraint: Constraint, told: Int64[np.ndarray, " v"]) -> Int64[np.ndarray, "n v"] | None:
     """All of them, variable by variable, each continued by what those before it leave; None where too many."""
     start, body = _given(constraint, told), constraint.body
@@ -504,20 +623,6 @@ def _drawn(constraint: Constraint, told: Int64[np.ndarray, " v"]) -> Int64[np.nd
         start += v.size
     distinct: Int64[np.ndarray, "n v"] = np.unique(torch.stack(places, 1).numpy(), axis=0)
     return distinct
-
-
-def _groups(
-    symbols: Sequence[Hashable], names: Mapping[Hashable, tuple[Hashable, ...]]
-) -> list[tuple[Hashable, ...]]:
-    """Symbols that are tied by possible names, directly or through others; those with one name are in none."""
-    group = {s: {s} for s in symbols}
-    for symbol, possible in names.items():
-        for name in possible:
-            joined = group[symbol] | group[name]
-            for s in joined:
-                group[s] = joined
-    distinct = {id(g): g for g in group.values()}.values()
-    return [tuple(s for s in symbols if s in g) for g in distinct if len(g) > 1]
 
 
 def _listed(symbols: Sequence[Hashable]) -> str:

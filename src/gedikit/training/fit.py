@@ -63,7 +63,7 @@ from gedikit.training.step import SAMPLER, TrainStep
 from gedikit.version import __version__
 from gedikit.views.augmentation import Augmentation
 from gedikit.views.base import Views, ViewsContext
-from gedikit.views.neighbours import NeighbourGraph
+from gedikit.views.neighbours import Likeness, NeighbourGraph
 from gedikit.views.similarity import SimilarityContext
 
 _KEPT_SAMPLES = 5000
@@ -83,6 +83,7 @@ class FitResult:
     fitted: FittedModel
     history: History
     state: TrainState
+    likeness: Likeness | None = None  # of rows, where there are rules
 
 
 def fit(
@@ -128,7 +129,7 @@ def fit(
             if not enough:
                 del state, monitor, view
                 raise out_of_memory(ready)
-        return FitResult(_finished(ready, state, encoder), history, state)
+        return FitResult(_finished(ready, state, encoder), history, state, ready.likeness)
 
 
 def _about(plan: Plan, x: Rows) -> dict[str, str]:
@@ -192,6 +193,7 @@ class Setup:
     starts: Starts
     rules: Rules | None = None
     start: Start | None = None
+    likeness: Likeness | None = None
 
     @property
     def device(self) -> torch.device:
@@ -412,6 +414,7 @@ def prepare(
     def partition() -> Int64[np.ndarray, " n"]:
         return first_makes(lambda: [start().of_all(len(x))])[0]
 
+    likeness = None if rules is None else c.similarity.likeness(alike)
     training_data = TrainingData(
         len(x),
         prior,
@@ -420,7 +423,7 @@ def prepare(
         graph,
         data.rows,
         rules,
-        None if rules is None else c.similarity.likeness(alike),
+        likeness,
         None if rules is not None else partition,
         known,
         bool(data.image_shape),
@@ -467,6 +470,7 @@ def prepare(
         looked_at,
         rules,
         begun,
+        likeness,
     )
 
 

@@ -15,6 +15,7 @@ from gedikit.symbolic.bundles import Bundles
 from gedikit.symbolic.contradictions import contradiction
 from gedikit.symbolic.examples import NOTHING
 from gedikit.symbolic.expectations import expected_symbols, first_contradiction
+from gedikit.symbolic.wording import Numbered, Wording, told
 
 _NEVER = 1e-9
 _TRACE = 1e-3  # of an equal share, for symbols that never occur: the logarithm of a share must be finite
@@ -99,9 +100,9 @@ class Rules:
         counts = sum((expected_symbols(p, equal) for p in self.placed), np.zeros(len(equal)))
         return np.asarray(counts / counts.sum())
 
-    def check(self, n_rows: int, n_clusters: int) -> None:
+    def check(self, n_rows: int, n_clusters: int, words: Wording | None = None) -> None:
         """Refuse examples that do not fit the data or the model, or that contradict their rule."""
-        symbols = self.symbols
+        symbols, words = self.symbols, words or Numbered(self.placed)
         if symbols.n_clusters != n_clusters:
             said = [f"{v.name} has {v.size} values" for p in self.placed for v in p.constraint.variables]
             whole = said[0] if len(symbols.kinds) == 1 else f"symbols has {symbols.n_clusters} values in all"
@@ -111,20 +112,20 @@ class Rules:
         rows = np.concatenate([p.rows[p.rows != NOTHING] for p in self.placed])
         if len(np.unique(rows)) < 2:
             raise DataError("examples name a single row: at least two are needed")
-        self._check_kinds(n_rows)
-        for p in self.placed:
+        self._check_kinds(n_rows, words)
+        for which, p in enumerate(self.placed):
             example = first_contradiction(p)
             if example is not None:
-                raise DataError(_contradiction(p, example))
+                raise DataError(_contradiction(p, which, example, words))
         together = contradiction(self.placed)
         if together is not None:
-            raise DataError(str(together))
+            raise DataError(together.said(words))
 
-    def _check_kinds(self, n_rows: int) -> None:
+    def _check_kinds(self, n_rows: int, words: Wording) -> None:
         """Every kind is shown by some column, and every row is of one kind."""
         kind_of_row = np.full(n_rows, NOTHING)
         position = {name: i for i, name in enumerate(self.symbols.names)}
-        for p in self.placed:
+        for which, p in enumerate(self.placed):
             for v, kind, rows in zip(p.constraint.variables, p.kinds, p.rows.T, strict=True):
                 if kind is None:
                     continue
@@ -133,8 +134,9 @@ class Rules:
                 if other.any():
                     row = named[other.argmax()]
                     raise DataError(
-                        f"examples name row {row} as {v.name}, which is of the kind {kind.name}, and elsewhere as"
-                        f" of the kind {self.symbols.names[kind_of_row[row]]}: a row shows a symbol of one kind"
+                        f"examples name {words.image(int(row))} as {words.variable(which, v.name)}, which is of the"
+                        f" kind {kind.name}, and elsewhere as of the kind {self.symbols.names[kind_of_row[row]]}: a"
+                        " row shows a symbol of one kind"
                     )
                 kind_of_row[named] = own
         absent = [name for name, i in position.items() if i not in kind_of_row]
@@ -156,15 +158,9 @@ def _check_rows(placed: Placed, n_rows: int) -> None:
         raise DataError(f"row {bare[0]} of examples has no image: there is nothing to be learned from it")
 
 
-def _contradiction(placed: Placed, example: int) -> str:
-    stated = {
-        v.name: v.values[at]
-        for v, at in zip(placed.constraint.variables, placed.known[example], strict=True)
-        if at != NOTHING
-    }
-    known = ", ".join(f"{name} = {value!r}" for name, value in stated.items()) or "nothing is known"
-    what = "cannot hold" if placed.examples.holds[example] else "holds in any case, and it is said not to"
+def _contradiction(placed: Placed, which: int, example: int, words: Wording) -> str:
+    said = told(placed, which, example, words)
+    what = "it cannot hold" if placed.examples.holds[example] else "it holds in any case"
     return (
-        f"row {example} of examples contradicts {placed.constraint.name}: with {known} it {what}, whatever the"
-        " images show"
+        f"{words.example(which, example)} contradicts {words.rule(which)}: with {said} {what}, whatever images show"
     )
