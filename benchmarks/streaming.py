@@ -152,8 +152,8 @@ class Watch:
             self._said = done / self._of
             seconds = time.process_time() - self._began
             mib = psutil.Process().memory_info().rss / 2**20
-            of = self._of
-            self.say({"pass": self._name, "of": of, "done": done, "seconds": round(seconds, 2), "mib": round(mib, 2)})
+            taken = {"done": done, "seconds": round(seconds, 2), "mib": round(mib, 2)}
+            self.say({"pass": self._name, "of": self._of, **taken})
 
     def say(self, what: dict[str, str | float]) -> None:
         with self.file.open("a", encoding="utf-8") as file:

@@ -2,10 +2,6 @@
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -80,25 +76,6 @@ def test_the_model_is_that_of_the_same_pictures_in_a_folder(data, whole):
     assert by_shard[columns].equals(by_file[columns])
     assert by_shard["file"].str.rsplit("/", n=1).str[-1].tolist() == by_file["file"].tolist()
     assert "NMI" in (whole / "report.html").read_text(), "labels beside pictures are compared with"
-
-
-def test_killed_and_resumed_equals_uninterrupted(data, whole):
-    out = data / "cut"
-    command = [sys.executable, "-c", "from gedikit.cli import main; main()", "fit"]
-    process = subprocess.Popen(
-        [*command, str(data / "shards"), *QUICK, "--memory", "0", "--out", str(out)],
-        env=ENV,
-        stderr=subprocess.DEVNULL,
-    )
-    while not list(out.glob("checkpoints/step-000000008.safetensors")):
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (out / "model.safetensors").exists()
-    done = gedikit("fit", "--resume", "--out", out)
-    assert done.returncode == 0 and "resuming at iteration" in done.stderr, done.stderr
-    same(whole, out)
 
 
 def test_shards_that_have_changed_are_other_data(data, tmp_path):

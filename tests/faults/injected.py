@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import json
 import multiprocessing
 import os
 import resource
@@ -19,6 +20,7 @@ from gedikit.training import step
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
 STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
+ROWS = os.environ.get("ROWS", "")  # a file to which the rows of each iteration are added
 LEAK = int(os.environ.get("LEAK", "0"))  # tensors of 16 KiB that each iteration keeps
 made = step.BatchOutputs
 # pictures take most of the time of runs as short as these, and would be what most kills meet; a test that looks at
@@ -43,6 +45,15 @@ def with_a_nan(x: torch.Tensor) -> torch.Tensor:
 
 
 once = count()
+
+if ROWS:
+
+    def noted(state, rows, *rest):
+        with Path(ROWS).open("a") as file:
+            file.write(json.dumps([state.iteration, rows.tolist()]) + "\n")
+        return made(state, rows, *rest)
+
+    step.BatchOutputs = noted
 
 if STOP >= 0:
 
