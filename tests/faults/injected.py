@@ -16,11 +16,13 @@ import psutil
 import torch
 
 from gedikit.cli import inference
+from gedikit.data import stored
 from gedikit.training import step
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
 STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
 ROWS = os.environ.get("ROWS", "")  # a file to which the rows of each iteration are added
+READ = os.environ.get("READ", "")  # a file to which the names of shards are added that are read from front to back
 LEAK = int(os.environ.get("LEAK", "0"))  # tensors of 16 KiB that each iteration keeps
 made = step.BatchOutputs
 # pictures take most of the time of runs as short as these, and would be what most kills meet; a test that looks at
@@ -54,6 +56,16 @@ if ROWS:
         return made(state, rows, *rest)
 
     step.BatchOutputs = noted
+
+if READ:
+    decoded = stored._decoded
+
+    def decoded_aloud(shard, *rest):
+        with Path(READ).open("a") as file:
+            file.write(f"{shard.name}\n")
+        return decoded(shard, *rest)
+
+    stored._decoded = decoded_aloud
 
 if STOP >= 0:
 

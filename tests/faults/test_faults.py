@@ -172,7 +172,7 @@ def whole_of_shards(tmp_path_factory) -> Whole:
     return Whole(folder / "shards", folder / "run", 0.0)
 
 
-def asked_of_shards(data: Path, out: Path) -> tuple[object, ...]:
+def asked_of_shards(data: Path, out: Path, length: int = 48, memory: int = 0) -> tuple[object, ...]:
     changes = {
         "optimiser.batch_size": sum(PICTURES) // BATCHES,
         "encoder.width": 4,
@@ -180,7 +180,7 @@ def asked_of_shards(data: Path, out: Path) -> tuple[object, ...]:
         "sampler.chains": 20,
     }
     changes |= {"sampler.name": "sgld", "execution.log_every": 5, "execution.checkpoint_every": 7}
-    return (*asked(data, out, 48, **changes), "--memory", "0", "--image-size", "16")
+    return (*asked(data, out, length, **changes), "--memory", memory, "--image-size", 16)
 
 
 def test_a_run_of_shards_killed_in_an_epoch(whole_of_shards, begin, promise, tmp_path):

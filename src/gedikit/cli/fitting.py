@@ -26,6 +26,7 @@ from gedikit.cli.loading import (
     check_labels_from,
     holds_pictures,
     import_to_go_on,
+    indexed_together,
     keep_features,
     left_out_in_words,
     load_run,
@@ -215,6 +216,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     labels_from = "" if request.labels_from is None else check_labels_from(request.labels_from, data)
     shards = _shard_reading(data, request)
     options = _column_options(request, data)
+    reading = indexed_together(data, shards, size) if shards is not None and network is None else shards
     dataset = each(
         lambda: read_data(
             data,
@@ -224,7 +226,7 @@ def planned(data: str, request: FitRequest) -> Planned:
             network=network,
             labels_from=labels_from,
             device=execution.device,
-            shards=shards,
+            shards=reading,
         )
     )
     if request.known is not None:
@@ -358,7 +360,7 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
     if config.format < FIRST_WITH_PLANS and not run.model_path.exists():
         raise UsageError(unfinished_in_0_1(out))
     source = data or config.source
-    dataset = each(lambda: rows_of(run, config, data))
+    dataset = rows_of(run, config, data)
     if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {source} now")
     now = _beside(dataset)

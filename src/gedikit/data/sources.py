@@ -21,7 +21,7 @@ from gedikit.data.pictures import Unreadable
 from gedikit.data.samples import BrokenShard
 from gedikit.data.shards import PARQUET, Shard, is_shards, list_shards
 from gedikit.data.sizes import memory
-from gedikit.data.stored import STOP, Index, read_pictures, read_shards, stop_at
+from gedikit.data.stored import STOP, Index, Indexed, read_pictures, read_shards, stop_at
 from gedikit.errors import DataError, UsageError
 from gedikit.rows import Rows, StoredRows, looked_at
 from gedikit.tables import ColumnOptions, TableEncoding
@@ -77,7 +77,7 @@ class ShardReading:
 
     memory: int = field(default_factory=lambda: int(_SHARE_OF_MEMORY * memory()))  # bytes of rows
     bad: str = STOP
-    index: Path | Index | None = None  # or where it is kept
+    index: Path | Indexed | None = None  # or where it is kept
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ trained, and the numbers of rows stay what they are.
 import codecs
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,9 @@ from gedikit.data.pictures import Unreadable, is_grey, read_square
 from gedikit.data.samples import BrokenShard, Sample, tar_samples
 from gedikit.data.shards import Shard
 from gedikit.data.tar_members import LARGEST
+from gedikit.data.together import gathered_rows
 from gedikit.errors import DataError, UsageError
+from gedikit.processes import alone, each, exchanged, first_has, first_says, is_first, own_share
 from gedikit.rows import StoredRows
 from gedikit.storage import damaged, read_tensors, write_tensors
 
@@ -100,12 +102,11 @@ class Index:
             return False
         return all(_version(shard) == version for shard, version in zip(shards, self.versions, strict=True))
 
-    def save(self, path: Path) -> None:
-        import torch
-
-        tensors = {"shard": self.shard, "place": self.place, "bytes": self.bytes, "label": self.label}
-        tensors |= {"names.letters": self.names.letters, "names.ends": self.names.ends}
-        meta = {
+    def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Its arrays, and what is plain text of it."""
+        arrays = {"shard": self.shard, "place": self.place, "bytes": self.bytes, "label": self.label}
+        arrays |= {"names.letters": self.names.letters, "names.ends": self.names.ends}
+        return arrays, {
             "shards": [shard.place for shard in self.shards],
             "versions": list(self.versions),
             "values": list(self.values),
@@ -113,7 +114,28 @@ class Index:
             "all_grey": self.all_grey,
             "digest": self.digest,
         }
-        write_tensors(path, {name: torch.from_numpy(values) for name, values in tensors.items()}, meta, _KIND)
+
+    @classmethod
+    def of_parts(cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> "Index":
+        return cls(
+            tuple(map(Shard, meta["shards"])),
+            tuple(meta["versions"]),
+            arrays["shard"],
+            arrays["place"],
+            arrays["bytes"],
+            Texts(arrays["names.letters"], arrays["names.ends"]),
+            arrays["label"],
+            tuple(meta["values"]),
+            tuple((name, why) for name, why in meta["skipped"]),
+            meta["all_grey"],
+            meta["digest"],
+        )
+
+    def save(self, path: Path) -> None:
+        import torch
+
+        arrays, meta = self.parts()
+        write_tensors(path, {name: torch.from_numpy(values) for name, values in arrays.items()}, meta, _KIND)
 
     @classmethod
     def load(cls, path: Path) -> "Index":
@@ -121,19 +143,15 @@ class Index:
         with damaged(path):
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
             _check(arrays, meta)
-            return cls(
-                tuple(map(Shard, meta["shards"])),
-                tuple(meta["versions"]),
-                arrays["shard"],
-                arrays["place"],
-                arrays["bytes"],
-                Texts(arrays["names.letters"], arrays["names.ends"]),
-                arrays["label"],
-                tuple(meta["values"]),
-                tuple((name, why) for name, why in meta["skipped"]),
-                meta["all_grey"],
-                meta["digest"],
-            )
+            return cls.of_parts(arrays, meta)
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """An index, and the pixels of its pictures where they fit: in one channel if all are grey, else in three."""
+
+    index: Index
+    pixels: NDArray[np.uint8] | None = None
 
 
 _KINDS = {
@@ -238,7 +256,7 @@ def read_shards(
     *,
     memory: int,
     bad: str = STOP,
-    index: "Path | Index | None" = None,
+    index: Path | Indexed | None = None,
     on_progress: Progress | None = None,
 ) -> tuple[Index, UInt8[np.ndarray, "n d"] | StoredPictures]:
     """An index of shards and their pictures: in memory where they fit into so many bytes, else read when needed.
@@ -248,15 +266,15 @@ def read_shards(
     have one if all of them are grey, else three.
     """
     check_size(size, channels)
-    found, pixels = index if isinstance(index, Index) else None, None
+    made = index if isinstance(index, Indexed) else None
     if isinstance(index, Path) and index.exists():
-        found = Index.load(index)
-        if not found.is_of(shards):
-            raise UsageError(f"{index} is of other shards, or some were written since: remove it, or name another")
-    if found is None:
-        found, pixels = _Indexing(shards, size, bad, memory, on_progress).made()
+        made = Indexed(known_index(index, shards))
+    if made is None:
+        with alone():
+            made = index_of(shards, size, memory=memory, bad=bad, on_progress=on_progress)
         if isinstance(index, Path):
-            found.save(index)
+            made.index.save(index)
+    found, pixels = made.index, made.pixels
     channels = channels or (1 if found.all_grey else 3)
     stored = StoredPictures(found, size, channels)
     if stored.nbytes > memory:
@@ -329,32 +347,110 @@ def _version(shard: Shard) -> str:
         return "missing"
 
 
+def index_together(
+    shards: Sequence[Shard],
+    size: int,
+    known: Callable[[], Index | None],
+    *,
+    memory: int,
+    bad: str = STOP,
+    on_progress: Progress | None = None,
+) -> Indexed:
+    """What several processes that call this together know of shards: the first may have an index of them.
+
+    Else each of them reads a share.
+    """
+    _check_alike(shards)
+    found = each(lambda: known() if is_first() else None)
+    if not first_says(lambda: found is not None):
+        return index_of(shards, size, memory=memory, bad=bad, on_progress=on_progress)
+    arrays, meta = ({}, {}) if found is None else found.parts()
+    meta = first_says(lambda: meta)
+    names = first_says(lambda: list(arrays))
+    made = Index.of_parts({name: first_has(arrays.get(name)) for name in names}, meta)
+    return Indexed(replace(made, shards=tuple(shards)))
+
+
+def _check_alike(shards: Sequence[Shard]) -> None:
+    """Refuse processes that see other shards than the first one: each reads pictures where one index says."""
+    sizes = np.array([_size(shard) for shard in shards], np.int64)
+    first = first_has(sizes)
+
+    def compare() -> None:
+        if len(first) != len(sizes):
+            raise UsageError(f"there are {len(sizes)} shards here and {len(first)} on process 0")
+        for number in np.flatnonzero(first != sizes)[:1]:
+            here, there = (f"{n} bytes" if n >= 0 else "missing" for n in (sizes[number], first[number]))
+            raise UsageError(f"{shards[number].place} is {here} here and {there} on process 0")
+
+    each(compare)
+
+
+def known_index(path: Path, shards: Sequence[Shard]) -> Index:
+    """The index in a file that was named for these shards."""
+    found = Index.load(path)
+    if not found.is_of(shards):
+        raise UsageError(f"{path} is of other shards, or some were written since: remove it, or name another")
+    return found
+
+
+def index_of(
+    shards: Sequence[Shard], size: int, *, memory: int, bad: str = STOP, on_progress: Progress | None = None
+) -> Indexed:
+    """Decode every picture once. Each of several processes reads a share of the shards, and all get the whole."""
+    versions = [_version(shard) for shard in shards]
+    making = _Indexing(shards, size, bad, memory)
+    each(lambda: making.read(_own_part(shards), on_progress))
+    return making.of_all(versions)
+
+
+def _own_part(shards: Sequence[Shard]) -> range:
+    """Some that follow each other; every process has about as many bytes."""
+    ends = np.cumsum([1 + max(0, _size(shard)) for shard in shards])
+    share = own_share()
+    bounds = [ends[-1] * k // share.count for k in (share.rank, share.rank + 1)]
+    return range(*np.searchsorted(ends, bounds, side="right").tolist())
+
+
+def _size(shard: Shard) -> int:
+    """Bytes; −1 where it cannot be seen."""
+    try:
+        return shard.size
+    except OSError:
+        return -1
+
+
+def _number_of(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest())
+
+
+_PRIME, _BASE = 2**255 - 19, _number_of(b"the order of pictures")
+
+
 @dataclass
 class _Indexing:
-    """An index while it is made."""
+    """An index while it is made, of the shards that this process reads."""
 
     shards: Sequence[Shard]
     size: int
     bad: str
     memory: int  # bytes that pictures may take; where they are more, none is kept
-    on_progress: Progress | None
     pixels: bytearray | None = field(default_factory=bytearray)
     shard: "array[int]" = field(default_factory=lambda: array("i"))
     place: "array[int]" = field(default_factory=lambda: array("q"))
     bytes: "array[int]" = field(default_factory=lambda: array("q"))
     letters: bytearray = field(default_factory=bytearray)
-    ends: "array[int]" = field(default_factory=lambda: array("q"))
+    n_letters: "array[int]" = field(default_factory=lambda: array("q"))
     label: "array[int]" = field(default_factory=lambda: array("i"))
     values: dict[str, int] = field(default_factory=dict)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    digest: int = 0  # a polynomial, so that parts can be put together
     all_grey: bool = True
     in_colour: bool = False  # whether the kept pictures have three channels
 
-    def made(self) -> tuple[Index, NDArray[np.uint8] | None]:
-        """The index, and the pictures where they fit: in one channel if all of them are grey, else in three."""
-        digest = hashlib.sha256()
-        versions = [_version(shard) for shard in self.shards]
-        for number, shard in enumerate(self.shards):
+    def read(self, numbers: range, on_progress: Progress | None) -> None:
+        for done, number in enumerate(numbers, 1):
+            shard = self.shards[number]
             for sample, picture in _decoded(shard, self.size, 3):
                 if isinstance(picture, Unreadable):
                     name = _full_name(shard, sample)
@@ -362,29 +458,53 @@ class _Indexing:
                         stop_at(name, picture, self.bad)
                     self.skipped.append((name, str(picture)))
                     continue
-                digest.update(len(sample.content).to_bytes(8, "little") + sample.content)
+                self.digest = (self.digest * _BASE + _number_of(sample.content)) % _PRIME
                 self.all_grey = self.all_grey and is_grey(picture)
                 self._add(number, shard, sample)
                 self._keep(picture)
-            if self.on_progress is not None:
-                self.on_progress(number + 1, len(self.shards))
-        if len(self.shard) < 2:
-            first = f"; {self.skipped[0][0]}: {self.skipped[0][1]}" if self.skipped else ""
+            if on_progress is not None:
+                on_progress(done, len(numbers))
+
+    def of_all(self, versions: Sequence[str]) -> Indexed:
+        """What all processes have read, in the order of the shards."""
+        said = exchanged([self.all_grey, list(self.values), self.skipped, len(self.shard), self.digest])
+        all_grey = all(part[0] for part in said)
+        values = {value: None for part in said for value in part[1]}
+        skipped = tuple((name, why) for part in said for name, why in part[2])
+        digest = 0
+        for *_, n, part in said:
+            digest = (digest * pow(_BASE, n, _PRIME) + part) % _PRIME
+        shard = gathered_rows(np.array(self.shard, np.int32))
+        if len(shard) < 2:
+            first = f"; {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
             raise DataError(f"{self.shards[0].place} and {len(self.shards) - 1} more have too few pictures{first}")
+        numbers = {value: number for number, value in enumerate(values)}
+        codes = np.array([*(numbers[value] for value in self.values), _NO_LABEL], np.int32)
         made = Index(
             tuple(self.shards),
             tuple(versions),
-            np.array(self.shard, np.int32),
-            np.array(self.place, np.int64).reshape(-1, 2),
-            np.array(self.bytes, np.int64),
-            Texts(np.frombuffer(bytes(self.letters), np.uint8).copy(), np.array(self.ends, np.int64)),
-            np.array(self.label, np.int32),
-            tuple(self.values),
-            tuple(self.skipped),
-            self.all_grey,
-            digest.hexdigest(),
+            shard,
+            gathered_rows(np.array(self.place, np.int64).reshape(-1, 2)),
+            gathered_rows(np.array(self.bytes, np.int64)),
+            Texts(
+                gathered_rows(np.array(self.letters, np.uint8)),
+                np.cumsum(gathered_rows(np.array(self.n_letters, np.int64))),
+            ),
+            gathered_rows(codes[np.array(self.label, np.int32)]),
+            tuple(values),
+            skipped,
+            all_grey,
+            f"{digest:064x}",
         )
-        return made, None if self.pixels is None else np.frombuffer(self.pixels, np.uint8)
+        return Indexed(made, self._pixels_of_all(len(shard), all_grey=all_grey))
+
+    def _pixels_of_all(self, n: int, *, all_grey: bool) -> NDArray[np.uint8] | None:
+        fit = n * self.size**2 * (1 if all_grey else 3) <= self.memory
+        if not all(exchanged(fit and self.pixels is not None)):
+            return None
+        assert self.pixels is not None
+        own = np.frombuffer(self.pixels, np.uint8)
+        return gathered_rows(own if all_grey or self.in_colour else np.repeat(own, 3))
 
     def _keep(self, picture: NDArray[np.uint8]) -> None:
         if self.pixels is None:
@@ -400,7 +520,8 @@ class _Indexing:
         self.shard.append(number)
         self.place.extend(sample.place)
         self.bytes.append(len(sample.content))
-        self.letters += _full_name(shard, sample).encode("utf-8")
-        self.ends.append(len(self.letters))
+        name = _full_name(shard, sample).encode("utf-8")
+        self.letters += name
+        self.n_letters.append(len(name))
         known = sample.label
         self.label.append(_NO_LABEL if known is None else self.values.setdefault(known, len(self.values)))
