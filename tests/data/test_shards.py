@@ -438,6 +438,55 @@ def test_tables_of_which_no_row_can_be_read(tmp_path, memory):
         load(tmp_path, ShardReading(memory=memory, bad=SKIP))
 
 
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"a": [1.5, 2.5]}, "it has no column 'b', which t0.parquet has"),
+        ({"a": [1.5, 2.5], "b": [1, 2], "c": [3, 4]}, "it has a column 'c', which t0.parquet has not"),
+        ({"a": ["x", "y"], "b": [1, 2]}, "its column 'a' is of type string, that of t0.parquet of type double"),
+    ],
+)
+def test_files_of_a_table_have_the_same_columns(tmp_path, columns, says):
+    x = np.random.default_rng(0).normal(size=500)
+    parquet(tmp_path / "t0.parquet", {"a": x, "b": np.arange(500)})
+    parquet(tmp_path / "t1.parquet", columns)
+    parquet(tmp_path / "t2.parquet", {"b": np.arange(500) + 0.5, "a": x})  # in another order, and not whole
+    with pytest.raises(DataError, match=rf"t1.parquet: {says}; --bad-shards skip"):
+        sources.load(str(tmp_path))
+    found = load(tmp_path, ShardReading(bad=SKIP))
+    assert np.array_equal(found.x, np.stack([np.tile(x, 2), np.r_[np.arange(500), np.arange(500) + 0.5]], axis=1))
+    assert found.skipped == ((str(tmp_path / "t1.parquet"), says),)
+
+
+def test_rows_for_a_model_name_their_own_file(tmp_path):
+    parquet(tmp_path / "t0.parquet", {"a": [1.5, 2.5], "b": [1, 2]})
+    encoding = sources.load(str(tmp_path)).encoding
+    parquet(tmp_path / "t1.parquet", {"a": [1.5, 2.5]})
+    with pytest.raises(DataError, match=r"t1.parquet.*'b'"):
+        list(sources.blocks(str(tmp_path), encoding=encoding))
+    parquet(tmp_path / "t1.parquet", {"a": ["2", "x"], "b": [1, 2]})
+    with pytest.raises(DataError, match=r"t1.parquet.*'a'.*row 1\b"):
+        list(sources.blocks(str(tmp_path), encoding=encoding))
+
+
+@pytest.mark.parametrize("column", ["a", "image"])
+def test_pages_are_compared_with_their_checksums(tmp_path, column):
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    values = np.arange(600.0) if column == "a" else [png(picture) for picture in pictures(20)]
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(
+        arrow.table({column: values}), path, compression="none", use_dictionary=False, write_page_checksum=True
+    )
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    for how in (None, ShardReading(memory=0)):
+        with pytest.raises(DataError, match=r"t.parquet: damaged.*CRC|t.parquet is damaged.*CRC"):
+            load(path, how)
+
+
 def test_blocks_of_shards(tmp_path, monkeypatch):
     shown = pictures(7)
     names = write_shards(tmp_path, shown, 3)

@@ -57,7 +57,8 @@ def opened(shard: Shard) -> Iterator[Any]:
     try:
         if not shard.size:
             raise BrokenShard("the file is empty")
-        with shard.open() as raw, pyarrow.parquet.ParquetFile(raw) as file:
+        checked = {"page_checksum_verification": True}  # of pages that have one
+        with shard.open() as raw, pyarrow.parquet.ParquetFile(raw, **checked) as file:
             yield file
     except (GediError, BrokenShard):
         raise
