@@ -253,6 +253,22 @@ def test_no_address_is_opened_because_a_run_says_so(foreign, monkeypatch, capsys
     assert "its rows are at memory://foreign/s-000.tar" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["fit", "plan", "predict", "diagnose", "evaluate", "report"])
+def test_a_shard_that_is_missing_from_a_range_is_named(data, whole, tmp_path, capsys, command):
+    place = str(data / "shards" / "s-{000..005}.tar")
+    asked = {
+        "fit": ["fit", place, *QUICK, "--out", str(tmp_path / "run")],
+        "plan": ["plan", place],
+        "predict": ["predict", str(whole), place, "-o", str(tmp_path / "found.csv")],
+        "diagnose": ["diagnose", str(whole), place],
+        "evaluate": ["evaluate", str(whole), place],
+        "report": ["report", str(whole), "--data", place],
+    }[command]
+    assert command_line(asked) == 1
+    assert "s-005.tar: No such file or directory; --bad-shards skip" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_report_is_of_the_rows_of_the_run(data, whole, capsys):
     assert command_line(["report", str(whole), "--data", str(data / "shards" / "s-000.tar")]) == 2
     assert "was trained on other data" in capsys.readouterr().err

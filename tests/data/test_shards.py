@@ -399,6 +399,8 @@ def test_tables_in_several_files(tmp_path):
     assert not np.array_equal(rows, sources.load(str(tmp_path), seed=4, shards=how).ids["row_in_data"])
     blocks = list(sources.blocks(str(tmp_path), columns=("b", "a")))
     assert np.array_equal(np.concatenate([block.x for block in blocks]), x[:, ::-1])
+    with pytest.raises(DataError, match=r"t3.parquet: No such file or directory; --bad-shards skip"):
+        sources.load(str(tmp_path / "t{0..3}.parquet"))
     (tmp_path / "t1.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"t1.parquet: damaged.*--bad-shards skip"):
         sources.load(str(tmp_path))

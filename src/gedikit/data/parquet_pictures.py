@@ -63,6 +63,8 @@ def opened(shard: Shard) -> Iterator[Any]:
     except (GediError, BrokenShard):
         raise
     except Exception as error:  # damaged files make the reader raise nearly anything
+        if isinstance(error, OSError) and error.strerror:  # of the system, not of the reader
+            raise BrokenShard(error.strerror) from None
         raise BrokenShard(f"damaged, cut short or no Parquet file: {error or type(error).__name__}") from None
 
 
