@@ -18,7 +18,7 @@ from gedikit.cli.main import run as command_line
 from gedikit.data import stored
 from gedikit.data.shards import Shard
 from gedikit.data.sources import ShardReading, load
-from gedikit.data.stored import Index, StoredPictures
+from gedikit.data.stored import Index, StoredPictures, read_shards
 from gedikit.estimator import plan_rows
 from gedikit.planning import Asked
 from gedikit.runs import Run
@@ -214,6 +214,36 @@ def test_stored_rows_are_indexed_once(data, whole, monkeypatch):
     for place in (None, str(data / "shards"), str(data / "link")):
         assert len(rows_of(run, run.config(), place).rows) == 50
     assert read == [run.index_path] * 3
+
+
+def test_pictures_are_sorted_out_of_their_shards(data, whole, tmp_path, capsys):
+    assert command_line(["sort", str(whole), str(tmp_path / "sorted")]) == 0
+    assert "50 pictures copied into 3 folders" in capsys.readouterr().err
+    for name, cluster in pd.read_csv(whole / "labels.csv")[["file", "cluster"]].itertuples(index=False):
+        own = tmp_path / "sorted" / f"group-{cluster}" / name
+        assert own.read_bytes() == (data / "folder" / own.name).read_bytes()
+    assert len([path for path in (tmp_path / "sorted").rglob("*") if path.is_file()]) == 50
+    assert command_line(["sort", str(whole), str(tmp_path / "linked"), "--link"]) == 2
+    assert "leave out --link" in capsys.readouterr().err
+
+
+def test_names_in_shards_lead_nowhere(whole, tmp_path, capsys):
+    run = Run(Path(shutil.copytree(whole, tmp_path / "run")))
+    shown = list(drawn((2, 1, 1))[0])
+    members = ["../../../out.png", "/out.png", "a/../b.png", "c/d.png"]
+    (tmp_path / "s.tar").write_bytes(
+        tar_of([(name, png(picture)) for name, picture in zip(members, shown, strict=True)])
+    )
+    index, _ = read_shards([Shard.at(str(tmp_path / "s.tar"))], 16, 1, memory=0)
+    index.save(run.index_path)
+    pd.DataFrame({"file": list(index.names), "cluster": 0}).to_csv(run.labels_path, index=False)
+    says_its_rows_are_at(run.path, str(tmp_path / "s.tar"))
+    before = {*tmp_path.rglob("*")}
+    assert command_line(["sort", str(run.path), str(tmp_path / "sorted")]) == 0
+    said = capsys.readouterr().err
+    assert "2 pictures copied" in said and "2 files are left out" in said and said.count("leads out of the") == 2
+    made = [path.relative_to(tmp_path / "sorted") for path in {*tmp_path.rglob("*")} - before if path.is_file()]
+    assert sorted(map(str, made)) == ["group-0/s.tar/c/d.png", "group-0/s.tar/out.png"]
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def rows_of(run: Run, config: RunConfig, data: str | None = None) -> sources.Dat
     """The rows a run is trained on; where they are now may be given. Several processes call this together."""
     indexed = None
     if n_processes() > 1 and config.features is None and config.image_shape:
-        place = each(lambda: data or _own_source(run, config))
+        place = each(lambda: data or own_source(run, config))
         how = config.shards or sources.ShardReading()
         indexed = _together(place, how, config.image_shape[0], lambda shards: _index_of_run(run, shards))
     return each(lambda: _read_again(run, config, data, "train", config.labels_from, indexed))
@@ -88,7 +88,7 @@ def new_blocks(config: RunConfig, data: str, device: str, bad_shards: str) -> It
     return iter([sources.Block(rows.x if rows.image_shape is None else _with_features(rows, config.features).x)])
 
 
-def _own_source(run: Run, config: RunConfig) -> str:
+def own_source(run: Run, config: RunConfig) -> str:
     """Where a run says that its rows are, on this machine: a run of somebody else could name any address."""
     source = config.source
     listed = [source]
@@ -151,7 +151,7 @@ def _read_again(
     indexed: Indexed | None = None,
 ) -> sources.Dataset:
     if data is None:
-        data = _own_source(run, config)
+        data = own_source(run, config)
     if config.features is None:
         options = reading_options(config, data)
         if labels_from:

@@ -239,14 +239,27 @@ class StoredPictures(StoredRows):
         return firsts, np.concatenate([firsts[1:], [len(self)]]), np.add.reduceat(index.bytes, firsts)
 
     def _read(self, row: int) -> NDArray[np.uint8]:
+        content = self.content(row)
+        try:
+            return read_square(content, self.size, self.channels)
+        except Unreadable as why:
+            raise self._lost(row, why) from None
+
+    def content(self, row: int) -> bytes:
+        """A picture as it is stored."""
         index = self.index
         shard = index.shards[index.shard[row]]
         first, second = index.place[row].tolist()
         try:
-            content = shard.read(first, second) if shard.is_tar else self._groups.read(shard, first, second)
-            return read_square(content, self.size, self.channels)
-        except (OSError, IndexError, Unreadable, BrokenShard) as why:  # it could be read when it was indexed
-            raise DataError(f"{index.names[row]} of {shard.place} cannot be read any more: {why}") from None
+            return shard.read(first, second) if shard.is_tar else self._groups.read(shard, first, second)
+        except (OSError, IndexError, BrokenShard) as why:
+            raise self._lost(row, why) from None
+
+    def _lost(self, row: int, why: Exception) -> DataError:
+        """It could be read when it was indexed."""
+        index = self.index
+        place = index.shards[index.shard[row]].place
+        return DataError(f"{index.names[row]} of {place} cannot be read any more: {why}")
 
 
 def read_shards(
