@@ -15,10 +15,11 @@ from forked import failed, gedikit
 from gedikit import rows
 from gedikit.cli.loading import rows_of
 from gedikit.cli.main import run as command_line
-from gedikit.data import stored
+from gedikit.data import indexing
+from gedikit.data.index import Index
 from gedikit.data.shards import Shard
 from gedikit.data.sources import ShardReading, load
-from gedikit.data.stored import Index, StoredPictures, read_shards
+from gedikit.data.stored import StoredPictures, read_shards
 from gedikit.estimator import plan_rows
 from gedikit.planning import Asked
 from gedikit.runs import Run
@@ -205,7 +206,7 @@ def test_what_cannot_be_done_with_shards_is_one_sentence(data, tmp_path, ask, wo
 
 
 def test_stored_rows_are_indexed_once(data, whole, monkeypatch):
-    monkeypatch.setattr(stored, "_Indexing", None)
+    monkeypatch.setattr(indexing, "_Indexing", None)
     read = []
     load_index = Index.load
     monkeypatch.setattr(Index, "load", lambda path: read.append(path) or load_index(path))

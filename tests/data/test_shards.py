@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gedikit.data import parquet_pictures, sources, stored
+from gedikit.data import indexing, parquet_pictures, sources, stored
+from gedikit.data.index import Index, Texts
+from gedikit.data.shard_pictures import SKIP, STOP
 from gedikit.data.shards import Shard, is_shards, list_shards
 from gedikit.data.sources import ShardReading
-from gedikit.data.stored import SKIP, STOP, Index, StoredPictures
+from gedikit.data.stored import StoredPictures
 from gedikit.data.tar_members import members
 from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.rows import SomeHeld, looked_at
@@ -225,7 +227,7 @@ def test_an_index_is_kept_and_read_instead_of_the_shards(tmp_path, monkeypatch):
     names = write_shards(tmp_path / "shards", shown, 2, labels)
     how = ShardReading(0, STOP, tmp_path / "index")
     first = load(tmp_path / "shards", how)
-    monkeypatch.setattr(stored, "_Indexing", None)  # not made again
+    monkeypatch.setattr(indexing, "_Indexing", None)  # not made again
     again = load(tmp_path / "shards", how)
     assert np.array_equal(again.rows[:], rows_of(shown))
     assert again.names == tuple(names) and again.y.tolist() == labels
@@ -313,7 +315,7 @@ def test_a_picture_that_is_gone_when_it_is_needed_is_named(tmp_path):
 
 def test_names_in_the_memory_of_their_letters():
     index = Index((), (), np.zeros(3, np.int32), np.zeros((3, 2), np.int64), np.ones(3, np.int64),
-                  stored.Texts(np.frombuffer("aßc/d".encode(), np.uint8), np.array([1, 3, 6])),
+                  Texts(np.frombuffer("aßc/d".encode(), np.uint8), np.array([1, 3, 6])),
                   np.array([1, -1, 0], np.int32), ("x", "y"), (), True, "")  # fmt: skip
     assert list(index.names) == ["a", "ß", "c/d"]
     assert index.names[1:] == ["ß", "c/d"] and index.names[-1] == "c/d"

@@ -16,7 +16,7 @@ import psutil
 import torch
 
 from gedikit.cli import inference
-from gedikit.data import stored
+from gedikit.data import indexing
 from gedikit.training import step
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
@@ -58,14 +58,14 @@ if ROWS:
     step.BatchOutputs = noted
 
 if READ:
-    decoded = stored._decoded
+    decoded = indexing.decoded
 
     def decoded_aloud(shard, *rest):
         with Path(READ).open("a") as file:
             file.write(f"{shard.name}\n")
         return decoded(shard, *rest)
 
-    stored._decoded = decoded_aloud
+    indexing.decoded = decoded_aloud
 
 if STOP >= 0:
 

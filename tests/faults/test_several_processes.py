@@ -20,8 +20,9 @@ from test_faults import LENGTH, PICTURES, STOP, Whole, asked, asked_of_shards
 
 from drawn_pictures import drawn
 from forked import Done, failed, gedikit, start
+from gedikit.data.index import Index
 from gedikit.data.shards import list_shards
-from gedikit.data.stored import Index, read_shards
+from gedikit.data.stored import read_shards
 from gedikit.data.toy import moons
 from gedikit.runs import Run
 from gedikit.storage import read_tensors

@@ -42,8 +42,9 @@ from gedikit.components import merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
 from gedikit.data import sources
+from gedikit.data.index import Texts
+from gedikit.data.shard_pictures import STOP, check_bad
 from gedikit.data.shards import PARQUET, is_shards
-from gedikit.data.stored import STOP, Texts, check_bad
 from gedikit.diagnosis import Diagnosis
 from gedikit.errors import Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows

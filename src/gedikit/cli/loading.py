@@ -15,8 +15,9 @@ from gedikit.data import sources
 from gedikit.data.duplicates import sketches
 from gedikit.data.folder import Progress as OnProgress
 from gedikit.data.folder import folder_labels, list_pictures
+from gedikit.data.index import Index, Indexed, known_index
+from gedikit.data.indexing import index_together
 from gedikit.data.shards import Shard, is_shards, list_shards
-from gedikit.data.stored import Index, Indexed, index_together, known_index
 from gedikit.errors import DataError, UsageError
 from gedikit.features import FeatureNetwork, PictureFeatures, embed, embed_folder, feature_blocks
 from gedikit.fitted import FittedModel

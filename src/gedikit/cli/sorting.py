@@ -12,8 +12,9 @@ from gedikit.cli.loading import is_folder, own_source, tell_left_out
 from gedikit.cli.output import console
 from gedikit.cli.spreadsheets import as_it_was
 from gedikit.data.folder import list_pictures
+from gedikit.data.index import Index
 from gedikit.data.sources import picture_shards
-from gedikit.data.stored import Index, StoredPictures
+from gedikit.data.stored import StoredPictures
 from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.runs import Run, RunConfig
 
