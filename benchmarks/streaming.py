@@ -25,49 +25,21 @@ from gedikit.data.shards import list_shards
 from gedikit.data.stored import StoredPictures, read_shards
 from gedikit.views.image_views import StreamedPixels
 
-_PARTS = 20  # of a pass, after each of which memory is looked at
+_PARTS = 50  # of a pass, after each of which memory is looked at
+_BARE_PASSES = 10  # over the one shard
+_BARE = {"tarfile and Pillow, whole pictures": False, "tarfile and Pillow, JPEG decoded small": True}
 
 
 def main() -> None:
     asked = arguments()
-    with tempfile.TemporaryDirectory() as folder:
-        shard = Path(folder) / "shard.tar"
-        write_shard(shard, asked.pictures, asked.side)
-        repeats = max(1, round(asked.gigabytes * 1e9 / shard.stat().st_size))
-        listed = Path(folder) / "all.txt"
-        listed.write_text("shard.tar\n" * repeats)
-        n = repeats * asked.pictures
-        total = repeats * shard.stat().st_size / 1e9
-        print(f"{n:,} pictures of {asked.side} pixels a side in {repeats:,} shards, {total:.1f} GB")
-        bare = {
-            "tarfile and Pillow, whole pictures": bare_rate(shard, asked.size, draft=False),
-            "tarfile and Pillow, JPEG decoded small": bare_rate(shard, asked.size, draft=True),
-        }
-        watch = Memory()
-        began = time.process_time()
-        index, rows = read_shards(
-            list_shards(str(listed)), asked.size, 3, memory=0, on_progress=lambda done, of: watch.look(done / of)
-        )
-        assert isinstance(rows, StoredPictures)
-        passes = {"index": n / (time.process_time() - began)}
-        memory = {"index": watch}
-        for epoch in range(asked.epochs):
-            name = f"epoch {epoch + 1}, shuffled"
-            memory[name] = Memory()
-            began = time.process_time()
-            taken = read_epoch(rows, asked.batch, epoch, memory[name])
-            passes[name] = taken / (time.process_time() - began)
-    base = bare["tarfile and Pillow, whole pictures"]
-    for name, rate in (bare | passes).items():
-        print(f"{name:40} {rate:9,.0f} pictures a processor second, {rate / base:5.2f} of the bare reader's")
-    for name, seen in memory.items():
-        print(f"{name:40} {seen.in_words(n)}")
-    held = index.place.nbytes + index.shard.nbytes + index.bytes.nbytes + index.label.nbytes
-    held += index.names.letters.nbytes + index.names.ends.nbytes
-    print(f"the index takes {held / n:.0f} bytes a picture, {held / 2**20:.1f} MiB")
-    if asked.json:
-        found = {"pictures": n, "rates": bare | passes, "memory": {k: v.seen for k, v in memory.items()}}
-        Path(asked.json).write_text(json.dumps(found, indent=1))
+    asked.out.mkdir(parents=True, exist_ok=True)
+    watch = Watch(asked.out / "streaming.jsonl")
+    if not asked.table:
+        watch.file.unlink(missing_ok=True)
+        measure(asked, watch)
+    page = "\n".join(table(watch.file))
+    (asked.out / "streaming.md").write_text(page + "\n")
+    print(page)
 
 
 def arguments() -> argparse.Namespace:
@@ -78,8 +50,38 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=32, help="pixels that it is resized to")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--json", help="file for all that was seen")
+    parser.add_argument("--out", type=Path, default=Path("results/streaming"), help="folder; written as it goes")
+    parser.add_argument("--table", action="store_true", help="the table alone, of what has been measured so far")
     return parser.parse_args()
+
+
+def measure(asked: argparse.Namespace, watch: "Watch") -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        shard = Path(folder) / "shard.tar"
+        write_shard(shard, asked.pictures, asked.side)
+        repeats = max(1, round(asked.gigabytes * 1e9 / shard.stat().st_size))
+        listed = Path(folder) / "all.txt"
+        listed.write_text("shard.tar\n" * repeats)
+        n = repeats * asked.pictures
+        total = repeats * shard.stat().st_size
+        watch.say({"pictures": n, "side": asked.side, "size": asked.size, "shards": repeats, "bytes": total})
+        for name, draft in _BARE.items():
+            watch.begin(name, _BARE_PASSES * asked.pictures)
+            for _ in range(_BARE_PASSES):
+                watch.look(watch.done + read_bare(shard, asked.size, draft=draft))
+        watch.begin("index", n)
+        index, rows = read_shards(
+            list_shards(str(listed)),
+            asked.size,
+            3,
+            memory=0,
+            on_progress=lambda done, of: watch.look(n * done // of),
+        )
+        assert isinstance(rows, StoredPictures)
+        arrays = (index.place, index.shard, index.bytes, index.label, index.names.letters, index.names.ends)
+        watch.say({"index bytes": sum(array.nbytes for array in arrays)})
+        for epoch in range(asked.epochs):
+            read_epoch(rows, asked.batch, epoch, watch)
 
 
 def write_shard(path: Path, pictures: int, side: int) -> None:
@@ -98,13 +100,13 @@ def write_shard(path: Path, pictures: int, side: int) -> None:
                 archive.addfile(info, io.BytesIO(content))
 
 
-def bare_rate(path: Path, size: int, *, draft: bool) -> float:
-    """Pictures a processor second by the standard library and Pillow alone, from front to back."""
-    began, n = time.process_time(), 0
+def read_bare(path: Path, size: int, *, draft: bool) -> int:
+    """How many pictures the standard library and Pillow alone have read, from front to back."""
+    n = 0
     for picture in _bare(path, draft, size):
         picture.convert("RGB").resize((size, size), Image.Resampling.LANCZOS)
         n += 1
-    return n / (time.process_time() - began)
+    return n
 
 
 def _bare(path: Path, draft: bool, size: int) -> Iterator[Image.Image]:
@@ -119,38 +121,78 @@ def _bare(path: Path, draft: bool, size: int) -> Iterator[Image.Image]:
                     yield image
 
 
-def read_epoch(rows: StoredPictures, batch: int, epoch: int, memory: "Memory") -> int:
+def read_epoch(rows: StoredPictures, batch: int, epoch: int, watch: "Watch") -> None:
     """All batches of an epoch as a fit reads them: the next one while this one is worked on."""
     pixels = StreamedPixels(rows, torch.device("cpu"))
     order = pixels.order(np.random.default_rng([0, epoch]))
     batches = [order[at : at + batch] for at in range(0, len(order) - batch + 1, batch)]
     seen = np.zeros(len(order), dtype=bool)
+    watch.begin(f"epoch {epoch + 1}, shuffled", batch * len(batches))
     for number, (now, following) in enumerate(zip(batches, [*batches[1:], None], strict=True)):
         pixels.take(now, following)
         seen[now] = True
-        memory.look((number + 1) / len(batches))
+        watch.look(batch * (number + 1))
     assert seen.sum() == batch * len(batches)
-    return int(seen.sum())
 
 
-class Memory:
-    """Resident memory over a pass."""
+class Watch:
+    """Writes pictures, processor seconds and resident memory of each pass to a file, as it goes."""
 
-    def __init__(self) -> None:
-        self.seen: list[tuple[float, float]] = []
-        self.look(0.0)
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._name, self._of, self.done, self._began, self._said = "", 1, 0, 0.0, 0.0
 
-    def look(self, share: float) -> None:
-        if not self.seen or share - self.seen[-1][0] >= 1 / _PARTS or share == 1:
-            self.seen.append((share, psutil.Process().memory_info().rss / 2**20))
+    def begin(self, name: str, of: int) -> None:
+        self._name, self._of, self.done, self._began, self._said = name, of, 0, time.process_time(), -1.0
+        self.look(0)
 
-    def in_words(self, n: int) -> str:
-        first, last = self.seen[0][1], self.seen[-1][1]
-        later = np.array(self.seen[len(self.seen) // 4 :])  # once threads and buffers are there
-        slope = float(np.polyfit(later[:, 0], later[:, 1], 1)[0])
-        most = max(value for _, value in self.seen)
-        held = f"{first:,.0f} MiB before, {last:,.0f} after, {most:,.0f} at most"
-        return f"{held}; {slope * 2**20 / n:+.0f} bytes a picture"
+    def look(self, done: int) -> None:
+        self.done = done
+        if done / self._of - self._said >= 1 / _PARTS or done == self._of:
+            self._said = done / self._of
+            seconds = time.process_time() - self._began
+            mib = psutil.Process().memory_info().rss / 2**20
+            taken = {"done": done, "seconds": round(seconds, 2), "mib": round(mib, 2)}
+            self.say({"pass": self._name, "of": self._of, **taken})
+
+    def say(self, what: dict[str, str | float]) -> None:
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(what) + "\n")
+
+
+def table(file: Path) -> list[str]:
+    """Rates and memory of each pass, of as much of it as there is."""
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    about, said = lines[0], [line for line in lines if "pass" in line]
+    passes = {name: [line for line in said if line["pass"] == name] for name in {line["pass"]: 0 for line in said}}
+    rates = {name: seen[-1]["done"] / seen[-1]["seconds"] for name, seen in passes.items() if seen[-1]["done"]}
+    base = next(iter(rates.values()))
+    page = [
+        f"{about['pictures']:,} pictures of {about['side']} pixels a side in {about['shards']:,} shards, "
+        f"{about['bytes'] / 1e9:.1f} GB, read at {about['size']} pixels a side.",
+        "",
+        "| | pictures | pictures a processor second | of the bare reader's | memory before, after, at most; MiB "
+        "| after the first quarter, bytes a picture |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, rate in rates.items():
+        seen = passes[name]
+        mib = [line["mib"] for line in seen]
+        memory = f"{mib[0]:,.0f}, {mib[-1]:,.0f}, {max(mib):,.0f}"
+        page.append(
+            f"| {name} | {seen[-1]['done']:,} | {rate:,.0f} | {rate / base:.2f} | {memory} | {_slope(seen)} |"
+        )
+    index = [line["index bytes"] / about["pictures"] for line in lines if "index bytes" in line]
+    return page + [f"\nThe index takes {each:.0f} bytes a picture." for each in index]
+
+
+def _slope(seen: list[dict[str, float]]) -> str:
+    """Growth of memory once threads and buffers are there."""
+    later = seen[len(seen) // 4 :]
+    if len(later) < 3 or seen[0]["of"] != seen[-1]["of"]:
+        return ""
+    fitted = np.polyfit([line["done"] for line in later], [line["mib"] * 2**20 for line in later], 1)
+    return f"{fitted[0]:+.1f}"
 
 
 if __name__ == "__main__":

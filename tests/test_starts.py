@@ -36,6 +36,13 @@ def test_the_number_of_groups_is_looked_for_where_none_is_given():
     assert start.number.runner_up != 3
 
 
+@pytest.mark.parametrize("n", [4, 16, 21])
+def test_fewer_rows_than_columns(n):
+    y = np.arange(n) % 2
+    x = np.random.default_rng(0).normal(size=(n, 300)) + 3.0 * y[:, None]
+    assert adjusted_rand_score(y, Starts(x, 0).find(2, "auto").labels) == 1
+
+
 def test_one_group_is_a_start_too():
     start = Starts(np.random.default_rng(0).normal(size=(200, 3)), 0).find(None, "auto")
     assert start.n_clusters == 1

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Self
 from gedikit import legacy
 from gedikit.components import as_tree
 from gedikit.config import SECTIONS, Execution
+from gedikit.data.shard_pictures import check_bad
 from gedikit.data.sources import ShardReading
-from gedikit.data.stored import check_bad
 from gedikit.errors import GediWarning, StorageError, UsageError
 from gedikit.features import FeatureNetwork, feature_networks
 from gedikit.imports import import_again

@@ -2,10 +2,6 @@
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +15,11 @@ from forked import failed, gedikit
 from gedikit import rows
 from gedikit.cli.loading import rows_of
 from gedikit.cli.main import run as command_line
-from gedikit.data import stored
+from gedikit.data import indexing
+from gedikit.data.index import Index
 from gedikit.data.shards import Shard
 from gedikit.data.sources import ShardReading, load
-from gedikit.data.stored import Index, StoredPictures
+from gedikit.data.stored import StoredPictures, read_shards
 from gedikit.estimator import plan_rows
 from gedikit.planning import Asked
 from gedikit.runs import Run
@@ -80,25 +77,6 @@ def test_the_model_is_that_of_the_same_pictures_in_a_folder(data, whole):
     assert by_shard[columns].equals(by_file[columns])
     assert by_shard["file"].str.rsplit("/", n=1).str[-1].tolist() == by_file["file"].tolist()
     assert "NMI" in (whole / "report.html").read_text(), "labels beside pictures are compared with"
-
-
-def test_killed_and_resumed_equals_uninterrupted(data, whole):
-    out = data / "cut"
-    command = [sys.executable, "-c", "from gedikit.cli import main; main()", "fit"]
-    process = subprocess.Popen(
-        [*command, str(data / "shards"), *QUICK, "--memory", "0", "--out", str(out)],
-        env=ENV,
-        stderr=subprocess.DEVNULL,
-    )
-    while not list(out.glob("checkpoints/step-000000008.safetensors")):
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (out / "model.safetensors").exists()
-    done = gedikit("fit", "--resume", "--out", out)
-    assert done.returncode == 0 and "resuming at iteration" in done.stderr, done.stderr
-    same(whole, out)
 
 
 def test_shards_that_have_changed_are_other_data(data, tmp_path):
@@ -228,7 +206,7 @@ def test_what_cannot_be_done_with_shards_is_one_sentence(data, tmp_path, ask, wo
 
 
 def test_stored_rows_are_indexed_once(data, whole, monkeypatch):
-    monkeypatch.setattr(stored, "_Indexing", None)
+    monkeypatch.setattr(indexing, "_Indexing", None)
     read = []
     load_index = Index.load
     monkeypatch.setattr(Index, "load", lambda path: read.append(path) or load_index(path))
@@ -237,6 +215,36 @@ def test_stored_rows_are_indexed_once(data, whole, monkeypatch):
     for place in (None, str(data / "shards"), str(data / "link")):
         assert len(rows_of(run, run.config(), place).rows) == 50
     assert read == [run.index_path] * 3
+
+
+def test_pictures_are_sorted_out_of_their_shards(data, whole, tmp_path, capsys):
+    assert command_line(["sort", str(whole), str(tmp_path / "sorted")]) == 0
+    assert "50 pictures copied into 3 folders" in capsys.readouterr().err
+    for name, cluster in pd.read_csv(whole / "labels.csv")[["file", "cluster"]].itertuples(index=False):
+        own = tmp_path / "sorted" / f"group-{cluster}" / name
+        assert own.read_bytes() == (data / "folder" / own.name).read_bytes()
+    assert len([path for path in (tmp_path / "sorted").rglob("*") if path.is_file()]) == 50
+    assert command_line(["sort", str(whole), str(tmp_path / "linked"), "--link"]) == 2
+    assert "leave out --link" in capsys.readouterr().err
+
+
+def test_names_in_shards_lead_nowhere(whole, tmp_path, capsys):
+    run = Run(Path(shutil.copytree(whole, tmp_path / "run")))
+    shown = list(drawn((2, 1, 1))[0])
+    members = ["../../../out.png", "/out.png", "a/../b.png", "c/d.png"]
+    (tmp_path / "s.tar").write_bytes(
+        tar_of([(name, png(picture)) for name, picture in zip(members, shown, strict=True)])
+    )
+    index, _ = read_shards([Shard.at(str(tmp_path / "s.tar"))], 16, 1, memory=0)
+    index.save(run.index_path)
+    pd.DataFrame({"file": list(index.names), "cluster": 0}).to_csv(run.labels_path, index=False)
+    says_its_rows_are_at(run.path, str(tmp_path / "s.tar"))
+    before = {*tmp_path.rglob("*")}
+    assert command_line(["sort", str(run.path), str(tmp_path / "sorted")]) == 0
+    said = capsys.readouterr().err
+    assert "2 pictures copied" in said and "2 files are left out" in said and said.count("leads out of the") == 2
+    made = [path.relative_to(tmp_path / "sorted") for path in {*tmp_path.rglob("*")} - before if path.is_file()]
+    assert sorted(map(str, made)) == ["group-0/s.tar/c/d.png", "group-0/s.tar/out.png"]
 
 
 @pytest.fixture
@@ -274,6 +282,22 @@ def test_no_address_is_opened_because_a_run_says_so(foreign, monkeypatch, capsys
     says_its_rows_are_at(foreign, str(listed))
     assert command_line([command, str(foreign)]) == 2
     assert "its rows are at memory://foreign/s-000.tar" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["fit", "plan", "predict", "diagnose", "evaluate", "report"])
+def test_a_shard_that_is_missing_from_a_range_is_named(data, whole, tmp_path, capsys, command):
+    place = str(data / "shards" / "s-{000..005}.tar")
+    asked = {
+        "fit": ["fit", place, *QUICK, "--out", str(tmp_path / "run")],
+        "plan": ["plan", place],
+        "predict": ["predict", str(whole), place, "-o", str(tmp_path / "found.csv")],
+        "diagnose": ["diagnose", str(whole), place],
+        "evaluate": ["evaluate", str(whole), place],
+        "report": ["report", str(whole), "--data", place],
+    }[command]
+    assert command_line(asked) == 1
+    assert "s-005.tar: No such file or directory; --bad-shards skip" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_report_is_of_the_rows_of_the_run(data, whole, capsys):

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gedikit.data import parquet_pictures, sources, stored
+from gedikit.data import indexing, parquet_pictures, sources, stored
+from gedikit.data.index import Index, Texts
+from gedikit.data.shard_pictures import SKIP, STOP
 from gedikit.data.shards import Shard, is_shards, list_shards
 from gedikit.data.sources import ShardReading
-from gedikit.data.stored import SKIP, STOP, Index, StoredPictures
+from gedikit.data.stored import StoredPictures
 from gedikit.data.tar_members import members
 from gedikit.errors import DataError, StorageError, UsageError
 from gedikit.processes import Share
@@ -227,7 +229,7 @@ def test_an_index_is_kept_and_read_instead_of_the_shards(tmp_path, monkeypatch):
     names = write_shards(tmp_path / "shards", shown, 2, labels)
     how = ShardReading(0, STOP, tmp_path / "index")
     first = load(tmp_path / "shards", how)
-    monkeypatch.setattr(stored, "_Indexing", None)  # not made again
+    monkeypatch.setattr(indexing, "_Indexing", None)  # not made again
     again = load(tmp_path / "shards", how)
     assert np.array_equal(again.rows[:], rows_of(shown))
     assert again.names == tuple(names) and again.y.tolist() == labels
@@ -315,7 +317,7 @@ def test_a_picture_that_is_gone_when_it_is_needed_is_named(tmp_path):
 
 def test_names_in_the_memory_of_their_letters():
     index = Index((), (), np.zeros(3, np.int32), np.zeros((3, 2), np.int64), np.ones(3, np.int64),
-                  stored.Texts(np.frombuffer("aßc/d".encode(), np.uint8), np.array([1, 3, 6])),
+                  Texts(np.frombuffer("aßc/d".encode(), np.uint8), np.array([1, 3, 6])),
                   np.array([1, -1, 0], np.int32), ("x", "y"), (), True, "")  # fmt: skip
     assert list(index.names) == ["a", "ß", "c/d"]
     assert index.names[1:] == ["ß", "c/d"] and index.names[-1] == "c/d"
@@ -401,6 +403,8 @@ def test_tables_in_several_files(tmp_path):
     assert not np.array_equal(rows, sources.load(str(tmp_path), seed=4, shards=how).ids["row_in_data"])
     blocks = list(sources.blocks(str(tmp_path), columns=("b", "a")))
     assert np.array_equal(np.concatenate([block.x for block in blocks]), x[:, ::-1])
+    with pytest.raises(DataError, match=r"t3.parquet: No such file or directory; --bad-shards skip"):
+        sources.load(str(tmp_path / "t{0..3}.parquet"))
     (tmp_path / "t1.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"t1.parquet: damaged.*--bad-shards skip"):
         sources.load(str(tmp_path))
@@ -456,6 +460,55 @@ def test_tables_of_which_no_row_can_be_read(tmp_path, memory):
         list(sources.blocks(str(tmp_path), columns=("a",), bad_shards=SKIP))
     with pytest.raises(DataError, match=says):
         load(tmp_path, ShardReading(memory=memory, bad=SKIP))
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"a": [1.5, 2.5]}, "it has no column 'b', which t0.parquet has"),
+        ({"a": [1.5, 2.5], "b": [1, 2], "c": [3, 4]}, "it has a column 'c', which t0.parquet has not"),
+        ({"a": ["x", "y"], "b": [1, 2]}, "its column 'a' is of type string, that of t0.parquet of type double"),
+    ],
+)
+def test_files_of_a_table_have_the_same_columns(tmp_path, columns, says):
+    x = np.random.default_rng(0).normal(size=500)
+    parquet(tmp_path / "t0.parquet", {"a": x, "b": np.arange(500)})
+    parquet(tmp_path / "t1.parquet", columns)
+    parquet(tmp_path / "t2.parquet", {"b": np.arange(500) + 0.5, "a": x})  # in another order, and not whole
+    with pytest.raises(DataError, match=rf"t1.parquet: {says}; --bad-shards skip"):
+        sources.load(str(tmp_path))
+    found = load(tmp_path, ShardReading(bad=SKIP))
+    assert np.array_equal(found.x, np.stack([np.tile(x, 2), np.r_[np.arange(500), np.arange(500) + 0.5]], axis=1))
+    assert found.skipped == ((str(tmp_path / "t1.parquet"), says),)
+
+
+def test_rows_for_a_model_name_their_own_file(tmp_path):
+    parquet(tmp_path / "t0.parquet", {"a": [1.5, 2.5], "b": [1, 2]})
+    encoding = sources.load(str(tmp_path)).encoding
+    parquet(tmp_path / "t1.parquet", {"a": [1.5, 2.5]})
+    with pytest.raises(DataError, match=r"t1.parquet.*'b'"):
+        list(sources.blocks(str(tmp_path), encoding=encoding))
+    parquet(tmp_path / "t1.parquet", {"a": ["2", "x"], "b": [1, 2]})
+    with pytest.raises(DataError, match=r"t1.parquet.*'a'.*row 1\b"):
+        list(sources.blocks(str(tmp_path), encoding=encoding))
+
+
+@pytest.mark.parametrize("column", ["a", "image"])
+def test_pages_are_compared_with_their_checksums(tmp_path, column):
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    values = np.arange(600.0) if column == "a" else [png(picture) for picture in pictures(20)]
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(
+        arrow.table({column: values}), path, compression="none", use_dictionary=False, write_page_checksum=True
+    )
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    for how in (None, ShardReading(memory=0)):
+        with pytest.raises(DataError, match=r"t.parquet: damaged.*CRC|t.parquet is damaged.*CRC"):
+            load(path, how)
 
 
 def test_blocks_of_shards(tmp_path, monkeypatch):

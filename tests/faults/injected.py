@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import json
 import multiprocessing
 import os
 import resource
@@ -15,10 +16,13 @@ import psutil
 import torch
 
 from gedikit.cli import inference
+from gedikit.data import indexing
 from gedikit.training import step
 
 FAULT, _, AT = os.environ.get("FAULT", "").partition(":")
 STOP = int(os.environ.get("STOP", "-1"))  # an iteration at which the process stops itself, as by SIGSTOP
+ROWS = os.environ.get("ROWS", "")  # a file to which the rows of each iteration are added
+READ = os.environ.get("READ", "")  # a file to which the names of shards are added that are read from front to back
 LEAK = int(os.environ.get("LEAK", "0"))  # tensors of 16 KiB that each iteration keeps
 made = step.BatchOutputs
 # pictures take most of the time of runs as short as these, and would be what most kills meet; a test that looks at
@@ -43,6 +47,25 @@ def with_a_nan(x: torch.Tensor) -> torch.Tensor:
 
 
 once = count()
+
+if ROWS:
+
+    def noted(state, rows, *rest):
+        with Path(ROWS).open("a") as file:
+            file.write(json.dumps([state.iteration, rows.tolist()]) + "\n")
+        return made(state, rows, *rest)
+
+    step.BatchOutputs = noted
+
+if READ:
+    decoded = indexing.decoded
+
+    def decoded_aloud(shard, *rest):
+        with Path(READ).open("a") as file:
+            file.write(f"{shard.name}\n")
+        return decoded(shard, *rest)
+
+    indexing.decoded = decoded_aloud
 
 if STOP >= 0:
 

@@ -21,11 +21,13 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from promises import ITERATIONS, KILLS
 
+from drawn_pictures import drawn
 from forked import Done, failed, gedikit, start
 from gedikit.data.toy import moons
 from gedikit.storage import read_tensors
+from promises import ITERATIONS, KILLS
+from shard_cases import write_shards
 
 PLUGIN = Path(__file__).with_name("injected.py")
 LENGTH, CHECKPOINTS, STOP = 120, 20, 45  # two checkpoints are there where a process stops itself
@@ -154,6 +156,79 @@ def test_a_run_killed_at_random_moments(whole, begin, promise, tmp_path):
             break
     counted = ", ".join(f"{stages.count(stage)} {stage}" for stage in sorted({*stages}))
     promise.figure = f"in {run + 1} runs: {counted}"
+
+
+PICTURES, BATCHES = (12, 10, 8), 3  # of an epoch: most checkpoints are within one
+
+
+@pytest.fixture(scope="module")
+def whole_of_shards(tmp_path_factory) -> Whole:
+    """A run whose pictures stay in their shards."""
+    folder = tmp_path_factory.mktemp("of-shards")
+    write_shards(folder / "shards", list(drawn(PICTURES)[0]), 8)
+    done = gedikit(*asked_of_shards(folder / "shards", folder / "run"), env={"ROWS": str(folder / "rows")})
+    assert done.returncode == 0, done.stderr
+    assert "stay in the shards" in done.stderr
+    return Whole(folder / "shards", folder / "run", 0.0)
+
+
+def asked_of_shards(data: Path, out: Path, length: int = 48, memory: int = 0) -> tuple[object, ...]:
+    changes = {
+        "optimiser.batch_size": sum(PICTURES) // BATCHES,
+        "encoder.width": 4,
+        "sampler.samples": 8,
+        "sampler.chains": 20,
+    }
+    changes |= {"sampler.name": "sgld", "execution.log_every": 5, "execution.checkpoint_every": 7}
+    return (*asked(data, out, length, **changes), "--memory", memory, "--image-size", 16)
+
+
+def test_a_run_of_shards_killed_in_an_epoch(whole_of_shards, begin, promise, tmp_path):
+    """SIGKILL within an epoch of shards: resumed, equals the uninterrupted run; each row is read once an epoch"""
+    moments, kills, within = random.Random(1), 0, 0
+    for run in itertools.count():
+        out, rows = tmp_path / f"run-{run}", [tmp_path / f"rows-{run}-{process}" for process in range(5)]
+        with promise.trial() as trial:
+            trial.times = 0
+            while kills < KILLS and trial.times < 4:
+                again = ("fit", "--resume", "--out", out) if (out / "config.toml").exists() else ()
+                own = rows[trial.times]
+                running = begin(out, again or asked_of_shards(whole_of_shards.data, out), ROWS=str(own))
+                _until_trained(running, own, moments.randint(1, 24))
+                time.sleep(moments.uniform(0, 0.05))
+                if not running.process.is_alive():
+                    break
+                running.killed()
+                trial.times, kills = trial.times + 1, kills + 1
+                within += (max(_read(own)) + 1) % BATCHES > 0
+            done = resumed(out, ROWS=str(rows[-1]))
+            assert done.returncode == 0, done.stderr
+            whole_of_shards.equals(out)
+            _each_row_once_an_epoch([_read(path) for path in rows], whole_of_shards.run.with_name("rows"))
+        if kills >= KILLS:
+            break
+    promise.figure = f"in {run + 1} runs; {within} within an epoch"
+
+
+def _until_trained(running: Running, rows: Path, iterations: int) -> None:
+    while running.process.is_alive() and len(_read(rows)) < iterations:
+        time.sleep(0.002)
+
+
+def _read(rows: Path) -> dict[int, list[int]]:
+    """The rows of each iteration of a process."""
+    return dict(map(json.loads, rows.read_text().splitlines())) if rows.exists() else {}
+
+
+def _each_row_once_an_epoch(processes: list[dict[int, list[int]]], uninterrupted: Path) -> None:
+    seen: dict[int, list[int]] = {}
+    for read in processes:
+        assert all(seen.get(iteration, rows) == rows for iteration, rows in read.items()), "read again, the same"
+        seen |= read
+    assert seen == _read(uninterrupted)
+    for first in range(0, len(seen), BATCHES):
+        epoch = itertools.chain.from_iterable(seen[first + batch] for batch in range(BATCHES))
+        assert sorted(epoch) == list(range(sum(PICTURES)))
 
 
 def _stage(run: Path) -> str:

@@ -15,12 +15,19 @@ import numpy as np
 import psutil
 import pytest
 import torch.distributed as dist
-from test_faults import LENGTH, STOP, Whole, asked
+from test_faults import LENGTH, PICTURES, STOP, Whole, asked, asked_of_shards
 
+from drawn_pictures import drawn
 from forked import Done, failed, gedikit, silent
+from gedikit.data.index import Index
+from gedikit.data.shards import list_shards
+from gedikit.data.stored import read_shards
 from gedikit.data.toy import moons
 from gedikit.processes.meeting import _agreed
+from gedikit.runs import Run
 from gedikit.storage import read_tensors
+from gedikit.training.fit import fingerprint
+from shard_cases import tar_of, write_shards
 
 if dist.is_available():
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -267,3 +274,43 @@ def test_the_directory_of_a_run_is_that_of_the_first_process(data, group, tmp_pa
     failed(ranks[0], 2, "already holds a run")
     assert ranks[1].returncode == 2
     silent(ranks)
+
+
+@pytest.fixture
+def shards(tmp_path) -> Path:
+    shown, kinds = drawn(PICTURES)
+    coloured = np.stack([shown[-1], 255 - shown[-1], shown[-1]], -1)
+    write_shards(tmp_path / "shards", [*shown[:-1], coloured], 5, kinds)
+    return tmp_path / "shards"
+
+
+def test_each_process_reads_a_share_of_the_shards(shards, group, tmp_path):
+    """Once: index and pixels are those of one process, and who goes on finds the index in the run directory."""
+    words = asked_of_shards(shards, tmp_path / "run", length=9, memory=1)
+    read = {rank: str(tmp_path / f"read-{rank}") for rank in (0, 1)}
+    ranks = group.run(words, words, READ=read, FAULT={1: "error:8"})
+    failed(ranks[0], 1, "a bug of one process")
+    names = sorted(path.name for path in shards.iterdir())
+    assert [Path(read[rank]).read_text().split() for rank in read] == [names[:3], names[3:]]
+    arrays, meta = Index.load(tmp_path / "run" / "index.safetensors").parts()
+    index, rows = read_shards(list_shards(str(shards)), 16, memory=10**6)
+    expected, said = index.parts()
+    assert meta == said and isinstance(rows, np.ndarray)
+    assert Run(tmp_path / "run").config().fingerprint == fingerprint(rows)
+    assert all(np.array_equal(arrays[name], expected[name]) for name in expected)
+    again = ("fit", "--resume", "--out", tmp_path / "run")
+    ranks = group.run(again, again, READ=read)
+    assert [done.returncode for done in ranks] == [0, 0], ranks[0].stderr
+    assert [len(Path(read[rank]).read_text().split()) for rank in read] == [3, 3]
+
+
+def test_shards_that_only_some_processes_see_are_refused(shards, group, tmp_path):
+    other = tmp_path / "other"
+    write_shards(other, list(drawn((8, 7, 5))[0]), 5)
+    ranks = group.run(*[asked_of_shards(path, tmp_path / "run") for path in (shards, other)])
+    failed(ranks[0], 2, "process 1 (pid ", "there are 4 shards here and 6 on process 0")
+    (shards / "s-004.tar").write_bytes(tar_of([("1.png", b"no picture")]))
+    ranks = group.run(*[asked_of_shards(shards, tmp_path / "run")] * 2)
+    failed(ranks[0], 1, "process 1 (pid ", "s-004.tar/1.png: not a picture", "--bad-shards skip")
+    silent(ranks)
+    assert not (tmp_path / "run").exists()

@@ -24,10 +24,12 @@ from scipy.io import savemat
 
 from gedikit.data import cifar, idx, sources, svhn
 from gedikit.data.files import file_blocks, read_file
+from gedikit.data.index import Index, Texts
 from gedikit.data.pictures import Unreadable, read_square
+from gedikit.data.shard_pictures import SKIP
 from gedikit.data.shards import Shard
 from gedikit.data.sources import ShardReading, blocks
-from gedikit.data.stored import SKIP, Index, StoredPictures, Texts, read_shards
+from gedikit.data.stored import StoredPictures, read_shards
 from gedikit.errors import GediError
 from gedikit.fitted import FittedModel
 from gedikit.runs import Run, RunConfig

@@ -16,9 +16,10 @@ from PIL import Image
 from gedikit.data import cifar, idx, sizes, sources
 from gedikit.data.files import file_blocks, read_file
 from gedikit.data.pictures import Unreadable, read_square
+from gedikit.data.shard_pictures import SKIP
 from gedikit.data.shards import Shard
 from gedikit.data.sources import ShardReading
-from gedikit.data.stored import SKIP, read_shards
+from gedikit.data.stored import read_shards
 from gedikit.data.unpickling import read_pickle
 from gedikit.errors import DataError, GediError, StorageError, UsageError
 from gedikit.runs import RunConfig

@@ -25,6 +25,7 @@ from gedikit.cli.loading import (
     check_labels_from,
     holds_pictures,
     import_to_go_on,
+    indexed_together,
     keep_features,
     left_out_in_words,
     load_run,
@@ -41,8 +42,9 @@ from gedikit.components import merge, parse_assignments
 from gedikit.components.tree import expand
 from gedikit.config import Execution
 from gedikit.data import sources
+from gedikit.data.index import Texts
+from gedikit.data.shard_pictures import STOP, check_bad
 from gedikit.data.shards import PARQUET, is_shards
-from gedikit.data.stored import STOP, Texts, check_bad
 from gedikit.diagnosis import Diagnosis
 from gedikit.errors import Unhealthy, UsageError
 from gedikit.estimator import GEDI, plan_rows
@@ -217,6 +219,7 @@ def planned(data: str, request: FitRequest) -> Planned:
     labels_from = "" if request.labels_from is None else check_labels_from(request.labels_from, data)
     shards = _shard_reading(data, request)
     options = _column_options(request, data)
+    reading = indexed_together(data, shards, size) if shards is not None and network is None else shards
     dataset = each(
         lambda: read_data(
             data,
@@ -226,7 +229,7 @@ def planned(data: str, request: FitRequest) -> Planned:
             network=network,
             labels_from=labels_from,
             device=execution.device,
-            shards=shards,
+            shards=reading,
         )
     )
     if request.known is not None:
@@ -362,7 +365,7 @@ def _resumed(data: str | None, out: Path | None, request: FitRequest) -> tuple[R
     if methods[config.plan.method].needs_examples:
         raise UsageError(f"{out} learns from rules: continue it with gedikit fit-rules --resume --out {out}")
     source = data or config.source
-    dataset = each(lambda: rows_of(run, config, data))
+    dataset = rows_of(run, config, data)
     if fingerprint(dataset.rows) != config.fingerprint:
         raise UsageError(f"{out} was trained on other data than is in {source} now")
     refuse_changes(out, source, config.beside, beside(dataset), (_LABELS,) if _learns_labels(config) else ())

@@ -33,7 +33,7 @@ from gedikit.cli.loading import (
 from gedikit.cli.output import cell, console, open_output, open_text_output, output_format, output_name
 from gedikit.data import sources
 from gedikit.data.duplicates import near_duplicates
-from gedikit.data.stored import STOP, check_bad
+from gedikit.data.shard_pictures import STOP, check_bad
 from gedikit.errors import DataError, UsageError
 from gedikit.evaluation import as_pixels
 from gedikit.fitted import FittedModel, Predictions

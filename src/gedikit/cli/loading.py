@@ -1,7 +1,8 @@
 """What commands read: data sets, folders and finished runs."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,16 @@ from gedikit.data import sources
 from gedikit.data.duplicates import sketches
 from gedikit.data.folder import Progress as OnProgress
 from gedikit.data.folder import folder_labels, list_pictures
-from gedikit.data.shards import is_shards, list_shards
-from gedikit.data.stored import Index
+from gedikit.data.index import Index, Indexed, known_index
+from gedikit.data.indexing import index_together
+from gedikit.data.shards import Shard, is_shards, list_shards
 from gedikit.errors import DataError, UsageError
 from gedikit.features import FeatureNetwork, PictureFeatures, embed, embed_folder, feature_blocks
 from gedikit.fitted import FittedModel
 from gedikit.imports import import_as_asked
 from gedikit.legacy import FIRST_WITH_PLANS
 from gedikit.modalities.image import as_bytes
-from gedikit.processes import Share
+from gedikit.processes import Share, each, exchanged, is_first, n_processes
 from gedikit.runs import Run, RunConfig
 from gedikit.tables import ColumnOptions
 from gedikit.training.devices import resolve_device
@@ -60,8 +62,18 @@ def other_rows(run: Run, config: RunConfig, data: str | None, labels_from: str |
 
 
 def rows_of(run: Run, config: RunConfig, data: str | None = None) -> sources.Dataset:
-    """The rows a run is trained on; where they are now may be given."""
-    return _read_again(run, config, data, "train", config.labels_from)
+    """The rows a run is trained on; where they are now may be given. Several processes call this together."""
+    indexed = None
+    if n_processes() > 1 and config.features is None and config.image_shape:
+        place = each(lambda: data or own_source(run, config))
+        how = config.shards or sources.ShardReading()
+        indexed = _together(place, how, config.image_shape[0], lambda shards: _index_of_run(run, shards))
+    return each(lambda: _read_again(run, config, data, "train", config.labels_from, indexed))
+
+
+def _index_of_run(run: Run, shards: Sequence[Shard]) -> Index | None:
+    index = Index.load(run.index_path) if run.index_path.exists() else None
+    return index if index is not None and index.is_of(shards) else None
 
 
 def new_rows(
@@ -82,7 +94,7 @@ def new_rows(
     return sources.own_blocks(x, share)
 
 
-def _own_source(run: Run, config: RunConfig) -> str:
+def own_source(run: Run, config: RunConfig) -> str:
     """Where a run says that its rows are, on this machine: a run of somebody else could name any address."""
     source = config.source
     listed = [source]
@@ -97,17 +109,63 @@ def _own_source(run: Run, config: RunConfig) -> str:
     return source
 
 
-def _read_again(run: Run, config: RunConfig, data: str | None, split: str, labels_from: str) -> sources.Dataset:
+def indexed_together(data: str, how: sources.ShardReading, size: int) -> sources.ShardReading:
+    """How several processes read pictures in shards: by an index of which each has made a share."""
+    if n_processes() == 1:
+        return how
+    kept = how.index if isinstance(how.index, Path) else None
+    with _bar() as tell:
+        found = _together(
+            data, how, size, lambda shards: known_index(kept, shards) if kept and kept.exists() else None, tell
+        )
+    if found is None:
+        return how
+    each(lambda: found.index.save(kept) if kept and is_first() and not kept.exists() else None)
+    return replace(how, index=found)
+
+
+def _together(
+    data: str,
+    how: sources.ShardReading,
+    size: int,
+    known: Callable[[Sequence[Shard]], Index | None],
+    on_progress: OnProgress | None = None,
+) -> Indexed | None:
+    """What several processes find out of shards of pictures together, if data are such."""
+    shards = each(lambda: sources.picture_shards(data))
+    if not any(exchanged(len(shards))):
+        return None
+    return index_together(
+        shards, size, lambda: known(shards), memory=how.memory, bad=how.bad, on_progress=on_progress
+    )
+
+
+@contextmanager
+def _bar() -> Iterator[OnProgress]:
+    """How far reading many pictures is, where somebody looks."""
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading pictures", total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
+def _read_again(
+    run: Run,
+    config: RunConfig,
+    data: str | None,
+    split: str,
+    labels_from: str,
+    indexed: Indexed | None = None,
+) -> sources.Dataset:
     if data is None:
-        data = _own_source(run, config)
+        data = own_source(run, config)
     if config.features is None:
         options = reading_options(config, data)
         if labels_from:
             options["labels_from"] = labels_from
         if shards := sources.picture_shards(data):
-            index = Index.load(run.index_path) if run.index_path.exists() else None
-            known = index if index is not None and index.is_of(shards) else None
-            options["shards"] = replace(config.shards or sources.ShardReading(), index=known)
+            known = None if indexed else _index_of_run(run, shards)
+            indexed = Indexed(known) if known else indexed
+            options["shards"] = replace(config.shards or sources.ShardReading(), index=indexed)
         else:
             options["shards"] = config.shards or sources.ShardReading(memory=sys.maxsize)  # of an earlier version
         return sources.load(data, split=split, seed=config.data_seed, **options)
@@ -234,12 +292,7 @@ def read_data(
     """The data of a new run; reading many pictures takes a while and says so, and so does what is left out."""
     if network is not None:
         refuse_features_of_shards(data)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading pictures", total=None, visible=False)
-
-        def tell(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, visible=True)
-
+    with _bar() as tell:
         if network is not None and is_folder(data):
             dataset = _folder_with_features(data, network, labels_from, device=device, on_progress=tell)
         else:

@@ -3,38 +3,40 @@
 import csv
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from gedikit.cli.loading import is_folder, tell_left_out
+from gedikit.cli.loading import is_folder, own_source, tell_left_out
 from gedikit.cli.output import console
 from gedikit.cli.spreadsheets import as_it_was
 from gedikit.data.folder import list_pictures
+from gedikit.data.index import Index
+from gedikit.data.sources import picture_shards
+from gedikit.data.stored import StoredPictures
 from gedikit.errors import DataError, StorageError, UsageError
-from gedikit.runs import Run
+from gedikit.runs import Run, RunConfig
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A picture, where it is and where it goes."""
+    """A picture, where it is, as a file or as bytes of a shard, and where it goes."""
 
     name: str
     group: str
-    source: Path
+    source: Path | Callable[[], bytes]
     target: Path
+
+
+_Tasks = tuple[list[_Task], list[tuple[str, str]]]  # what is to be done; what is left alone, and why
 
 
 def sort(path: Path, out: Path, *, link: bool) -> None:
     """Put the pictures of a run into a folder for each group, as labels.csv has them."""
     run = Run(path)
     config = run.config()
-    if not is_folder(config.source):
-        raise UsageError(f"{path} was not trained on a folder of pictures that is still there: {config.source}")
-    root = Path(config.source).resolve()
-    if _inside(out.resolve(), root):
-        raise UsageError(f"{out} lies in {root}: pictures would be among those that a later run reads")
-    tasks, left = _tasks(run, root, out)
+    tasks, left = _tasks_of_shards(run, config, out, link=link) or _tasks_of_folder(run, config, out)
     done = Counter[str]()
     for task in tasks:
         why = _put(task, out, link=link)
@@ -49,14 +51,38 @@ def sort(path: Path, out: Path, *, link: bool) -> None:
     tell_left_out(left)
 
 
-def _tasks(run: Run, root: Path, out: Path) -> tuple[list[_Task], list[tuple[str, str]]]:
+def _tasks_of_shards(run: Run, config: RunConfig, out: Path, *, link: bool) -> _Tasks | None:
+    """The same of pictures in shards, by the index that the run has of them."""
+    if not run.index_path.exists():
+        return None
+    if link:
+        raise UsageError(f"{config.source} holds pictures in shards, which nothing can link to: leave out --link")
+    index = Index.load(run.index_path)
+    if not index.is_of(picture_shards(own_source(run, config))):
+        raise UsageError(f"the shards of {config.source} have changed since {run.path} was made of them")
+    pictures = StoredPictures(index, config.image_shape[0], config.image_shape[2])
+    rows = {name: row for row, name in enumerate(index.names)}
+    tasks, left = [], []
+    for name, group in _as_there(list(_groups(run)), rows):
+        if name not in rows:
+            left.append((name, "it is not there any more"))
+        elif Path(name).is_absolute() or ".." in Path(name).parts:
+            left.append((name, "its name leads out of the folder"))
+        else:
+            tasks.append(_Task(name, group, partial(pictures.content, rows[name]), out / group / name))
+    return tasks, left
+
+
+def _tasks_of_folder(run: Run, config: RunConfig, out: Path) -> _Tasks:
     """What is to be done, and which pictures are left alone, and why."""
+    if not is_folder(config.source):
+        raise UsageError(f"{run.path} was not trained on a folder of pictures that is still there: {config.source}")
+    root = Path(config.source).resolve()
+    if _inside(out.resolve(), root):
+        raise UsageError(f"{out} lies in {root}: pictures would be among those that a later run reads")
     places = dict(list_pictures(root).files)
     tasks, left = [], []
-    listed = list(_groups(run))
-    if any(name not in places and as_it_was(name) in places for name, _ in listed):  # marked for spreadsheets
-        listed = [(as_it_was(name), group) for name, group in listed]
-    for name, group in listed:
+    for name, group in _as_there(list(_groups(run)), places):
         source = places.get(name)
         if source is None:
             left.append((name, "it is not there any more"))
@@ -65,6 +91,13 @@ def _tasks(run: Run, root: Path, out: Path) -> tuple[list[_Task], list[tuple[str
         else:
             tasks.append(_Task(name, group, source, out / group / source.relative_to(root)))
     return tasks, left
+
+
+def _as_there(listed: list[tuple[str, str]], places: Container[str]) -> list[tuple[str, str]]:
+    """Names as they are where the pictures are: they may be marked for spreadsheets."""
+    if any(name not in places and as_it_was(name) in places for name, _ in listed):
+        return [(as_it_was(name), group) for name, group in listed]
+    return listed
 
 
 def _groups(run: Run) -> Iterator[tuple[str, str]]:
@@ -92,7 +125,11 @@ def _put(task: _Task, out: Path, *, link: bool) -> str | None:
         task.target.parent.mkdir(parents=True, exist_ok=True)
         if not _inside(task.target.parent.resolve(), out.resolve()):
             return f"{task.target.parent} is a link that leads out of {out}"
-        if link:
+        if callable(task.source):
+            content = task.source()
+            with task.target.open("xb") as target:
+                target.write(content)
+        elif link:
             task.target.symlink_to(task.source)
         else:
             # made anew or not at all: what appears there meanwhile is not overwritten either

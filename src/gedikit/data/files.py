@@ -200,7 +200,7 @@ def _parquet_frames(path: Path, text: tuple[str, ...], rows: int | None) -> Iter
     except ImportError:
         raise UsageError("reading .parquet needs pyarrow: pip install 'gedikit[parquet]'") from None
     with reading(path, ".parquet"):
-        file = pyarrow.parquet.ParquetFile(path)
+        file = pyarrow.parquet.ParquetFile(path, page_checksum_verification=True)
     with file:
         with reading(path, ".parquet"):
             # a value that is the same in a billion rows takes next to nothing in a file

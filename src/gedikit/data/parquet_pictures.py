@@ -57,11 +57,14 @@ def opened(shard: Shard) -> Iterator[Any]:
     try:
         if not shard.size:
             raise BrokenShard("the file is empty")
-        with shard.open() as raw, pyarrow.parquet.ParquetFile(raw) as file:
+        checked = {"page_checksum_verification": True}  # of pages that have one
+        with shard.open() as raw, pyarrow.parquet.ParquetFile(raw, **checked) as file:
             yield file
     except (GediError, BrokenShard):
         raise
     except Exception as error:  # damaged files make the reader raise nearly anything
+        if isinstance(error, OSError) and error.strerror:  # of the system, not of the reader
+            raise BrokenShard(error.strerror) from None
         raise BrokenShard(f"damaged, cut short or no Parquet file: {error or type(error).__name__}") from None
 
 

@@ -33,6 +33,15 @@ class DrawnTable:
     skipped: Skipped
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a file as an Arrow table."""
+
+    arrow: Any
+    file: str
+    first: int  # the number of the first of them there
+
+
 @dataclass
 class Tables:
     """Parquet files of the same columns, one after the other."""
@@ -75,8 +84,22 @@ class Tables:
         """What so many rows take at most: each may have all the lists that there are."""
         return self._of_lists + rows * self.n_columns * PER_VALUE
 
-    def batches(self) -> Iterator[tuple[int, Any]]:
-        """The number of the first row, and some rows as an Arrow table; there is at least one."""
+    def check_columns(self) -> None:
+        """Files of one table have the same columns, with types that go together: leave out the others."""
+        expected, of = None, ""
+        for number, shard in enumerate(self.shards):
+            if not self._sizes[number]:
+                continue
+            with opened(shard) as file:
+                schema = file.schema_arrow
+            if expected is None:
+                expected, of = schema, shard.name
+            elif why := _difference(schema, expected, of):
+                self._leave_out(shard, why)
+                self._sizes[number] = 0
+
+    def batches(self) -> Iterator[tuple[int, Rows]]:
+        """The number of the first row, and some rows; there is at least one."""
         some = False
         for number in range(len(self.shards)):
             for found in self.batches_of(number):
@@ -85,13 +108,13 @@ class Tables:
         if not some:
             raise self.no_row()
 
-    def batches_of(self, number: int) -> Iterator[tuple[int, Any]]:
+    def batches_of(self, number: int) -> Iterator[tuple[int, Rows]]:
         """The same of one file, which may have none."""
-        shard, first = self.shards[number], sum(self._sizes[:number])
+        shard, first, at = self.shards[number], sum(self._sizes[:number]), 0
         try:
             for batch in _batches(shard) if self._sizes[number] else ():
-                yield first, batch
-                first += batch.num_rows
+                yield first + at, Rows(batch, shard.place, at)
+                at += batch.num_rows
         except (BrokenShard, OSError) as why:
             self._leave_out(shard, why)
 
@@ -122,13 +145,15 @@ def read_tables(
     """All rows, or as many as so many bytes are enough for, drawn by the seed."""
     import pyarrow
 
-    n, numbers, name = tables.n_rows, None, tables.shards[0].place
+    tables.check_columns()
+    n, numbers, name = tables.n_rows, None, tables.named
     if tables.exceeds(memory):
         most = max(_FEWEST, memory // (_COPIES * PER_VALUE * tables.n_columns))
         numbers = np.sort(np.random.default_rng([seed, n]).choice(n, most, replace=False))
     refuse_beyond_memory(tables.named, tables.n_bytes(n if numbers is None else len(numbers)))
     parts, seen = [], list[NDArray[np.int64]]()
-    for first, batch in tables.batches():
+    for first, rows in tables.batches():
+        batch = rows.arrow
         wanted = np.arange(batch.num_rows)
         if numbers is not None:
             own = numbers[slice(*np.searchsorted(numbers, [first, first + batch.num_rows]))]
@@ -138,7 +163,7 @@ def read_tables(
             seen.append(first + wanted)
     if not parts:
         raise tables.no_row()
-    frame = _frame(_together(parts, name), name)
+    frame = _frame(pyarrow.concat_tables(parts, promote_options="permissive"), name)
     table = encoded(frame, encoding_of(frame, columns, options, encoding, name), name)
     if numbers is not None:
         table = replace(table, ids=table.ids.assign(**{_ROW: np.concatenate(seen)}))
@@ -157,23 +182,22 @@ def table_portions(
     tables: Tables, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None, share: Share
 ) -> Iterator[Iterable[FileTable]]:
     """The same for processes that take files in turns, or pieces where there are fewer files than processes."""
-    name = tables.shards[0].place
 
-    def table(first: int, batch: Any) -> FileTable:
+    def table(rows: Rows) -> FileTable:
         nonlocal encoding
-        frame = _frame(batch, name)
-        encoding = encoding_of(frame, columns, None, encoding, name, numbers=True)
-        return encoded(frame, encoding, name, first)
+        frame = _frame(rows.arrow, rows.file)
+        encoding = encoding_of(frame, columns, None, encoding, rows.file, numbers=True)
+        return encoded(frame, encoding, rows.file, rows.first)
 
     if share.count > 1 and encoding is None:
-        table(*next(tables.batches()))  # columns are in the order of the first file, whoever reads it
+        table(next(tables.batches())[1])  # columns are in the order of the first file, whoever reads it
     if 1 < share.count <= len(tables.shards):
         for number in range(share.rank, len(tables.shards), share.count):
-            yield (table(first, batch) for first, batch in tables.batches_of(number))
+            yield (table(rows) for _, rows in tables.batches_of(number))
         return
-    for number, (first, batch) in enumerate(tables.batches()):
+    for number, (_, rows) in enumerate(tables.batches()):
         if share.has(number):
-            yield [table(first, batch)]
+            yield [table(rows)]
 
 
 def _batches(shard: Shard) -> Iterator[Any]:
@@ -184,15 +208,26 @@ def _batches(shard: Shard) -> Iterator[Any]:
             yield valid(pyarrow.Table.from_batches([batch]))
 
 
+def _difference(schema: Any, expected: Any, of: str) -> str:
+    """What is other in a file than in the first one of a table, in words."""
+    import pyarrow
+
+    for name in expected.names:
+        if name not in schema.names:
+            return f"it has no column {name!r}, which {of} has"
+    for name in schema.names:
+        if name not in expected.names:
+            return f"it has a column {name!r}, which {of} has not"
+        own, other = schema.field(name).type, expected.field(name).type
+        try:
+            pyarrow.unify_schemas(
+                [pyarrow.schema([(name, kind)]) for kind in (own, other)], promote_options="permissive"
+            )
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+            return f"its column {name!r} is of type {own}, that of {of} of type {other}"
+    return ""
+
+
 def _frame(arrow: Any, name: str) -> Any:
     with reading(name, PARQUET):
         return arrow.to_pandas()
-
-
-def _together(parts: list[Any], name: str) -> Any:
-    import pyarrow
-
-    try:
-        return pyarrow.concat_tables(parts, promote_options="permissive")
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
-        raise DataError(f"the files beside {name} have other columns than it: {error}") from None

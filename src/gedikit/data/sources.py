@@ -14,14 +14,16 @@ from gedikit.data import toy
 from gedikit.data.duplicates import sketches
 from gedikit.data.files import ENDINGS, FileTable, file_blocks, read_file
 from gedikit.data.folder import Progress, folder_blocks, folder_labels, list_pictures, read_folder
+from gedikit.data.index import Index, Indexed
 from gedikit.data.official import OFFICIAL, OfficialSet, read_official
 from gedikit.data.parquet_pictures import has_pictures
 from gedikit.data.parquet_tables import Tables, read_tables, table_blocks, table_portions
 from gedikit.data.pictures import Unreadable
 from gedikit.data.samples import BrokenShard
+from gedikit.data.shard_pictures import STOP, read_pictures, stop_at
 from gedikit.data.shards import PARQUET, Shard, is_shards, list_shards
 from gedikit.data.sizes import memory
-from gedikit.data.stored import STOP, Index, read_pictures, read_shards, stop_at
+from gedikit.data.stored import read_shards
 from gedikit.errors import DataError, UsageError
 from gedikit.processes import Share
 from gedikit.rows import Rows, StoredRows, looked_at
@@ -78,7 +80,7 @@ class ShardReading:
 
     memory: int = field(default_factory=lambda: int(_SHARE_OF_MEMORY * memory()))  # bytes of rows
     bad: str = STOP
-    index: Path | Index | None = None  # or where it is kept
+    index: Path | Indexed | None = None  # or where it is kept
 
 
 @dataclass(frozen=True)

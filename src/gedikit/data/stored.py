@@ -1,169 +1,30 @@
-"""Pictures in shards: an index that says where each is, and rows that are read through it when they are needed.
+"""Pictures in shards as rows that are read through an index when they are needed."""
 
-The index is made once. Every picture is decoded then, so that what cannot be read is known before anything is
-trained, and the numbers of rows stay what they are.
-"""
-
-import codecs
 import hashlib
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import Any, overload
 
 import numpy as np
-from jaxtyping import Int32, Int64, UInt8
+from jaxtyping import Int64, UInt8
 from numpy.typing import NDArray
 
-from gedikit.data.decoding import each_read, n_threads
-from gedikit.data.folder import Progress, Skipped, check_size
-from gedikit.data.parquet_pictures import RowGroups, parquet_samples
-from gedikit.data.pictures import Unreadable, is_grey, read_square
-from gedikit.data.samples import BrokenShard, Sample, tar_samples
+from gedikit.data.decoding import n_threads
+from gedikit.data.folder import Progress, check_size
+from gedikit.data.index import Index, Indexed, known_index
+from gedikit.data.indexing import index_of
+from gedikit.data.parquet_pictures import RowGroups
+from gedikit.data.pictures import Unreadable, read_square
+from gedikit.data.samples import BrokenShard
+from gedikit.data.shard_pictures import STOP
 from gedikit.data.shards import Shard
-from gedikit.data.tar_members import LARGEST
-from gedikit.errors import DataError, UsageError
+from gedikit.errors import DataError
+from gedikit.processes import alone
 from gedikit.rows import StoredRows
-from gedikit.storage import damaged, read_tensors, write_tensors
 
-SKIP, STOP = "skip", "stop"  # what is done about shards and members that cannot be read
-_KIND = "index of shards"
 _POOL = 2**27  # bytes of pictures whose row groups are shuffled together
 _AT_ONCE = 1024  # pictures that threads are given together
-_NO_LABEL = -1
-_LETTERS = 2**20  # that are looked at together
-
-
-class Texts(Sequence[str]):
-    """Names by the million, in no more memory than their letters take."""
-
-    def __init__(self, letters: UInt8[np.ndarray, " l"], ends: Int64[np.ndarray, " n"]):
-        self.letters, self.ends = letters, ends
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @staticmethod
-    def check(letters: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
-        """Raise ValueError where some would be no text."""
-        if letters.ndim != 1 or (np.diff(ends, prepend=0) < 0).any():
-            raise ValueError("names that end before they begin")
-        if (ends[-1] if len(ends) else 0) != len(letters):
-            raise ValueError("letters of no name")
-        if (letters[ends[ends < len(letters)]] & 0xC0 == 0x80).any():
-            raise ValueError("names that end within a letter")
-        decode = codecs.getincrementaldecoder("utf-8")().decode
-        for start in range(0, len(letters), _LETTERS):
-            decode(letters[start : start + _LETTERS].tobytes())
-        decode(b"", final=True)
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        place = range(len(self))[place]
-        start = self.ends[place - 1] if place else 0
-        return self.letters[start : self.ends[place]].tobytes().decode("utf-8")
-
-
-@dataclass(frozen=True)
-class Index:
-    """Where the pictures of shards are, and what is known of them."""
-
-    shards: tuple[Shard, ...]
-    versions: tuple[str, ...]  # of the shards, when they were read
-    shard: Int32[np.ndarray, " n"]  # which of them a picture is in
-    place: Int64[np.ndarray, "n 2"]  # offset and length, or row group and row
-    bytes: Int64[np.ndarray, " n"]  # of a picture as it is stored
-    names: Texts  # that of the shard, and of the member or row
-    label: Int32[np.ndarray, " n"]  # places in `values`
-    values: tuple[str, ...]  # of labels
-    skipped: Skipped  # what could not be read, and why
-    all_grey: bool
-    digest: str  # of all stored pictures in their order
-
-    @property
-    def labels(self) -> NDArray[np.object_] | None:
-        """What pictures are said to show, None where nothing is said."""
-        return np.array([*self.values, None], dtype=object)[self.label] if self.values else None
-
-    def is_of(self, shards: Sequence[Shard]) -> bool:
-        """Whether it is about these shards, and none has been written since; links may lead to them."""
-        if [shard.resolved for shard in shards] != [shard.resolved for shard in self.shards]:
-            return False
-        return all(_version(shard) == version for shard, version in zip(shards, self.versions, strict=True))
-
-    def save(self, path: Path) -> None:
-        import torch
-
-        tensors = {"shard": self.shard, "place": self.place, "bytes": self.bytes, "label": self.label}
-        tensors |= {"names.letters": self.names.letters, "names.ends": self.names.ends}
-        meta = {
-            "shards": [shard.place for shard in self.shards],
-            "versions": list(self.versions),
-            "values": list(self.values),
-            "skipped": list(map(list, self.skipped)),
-            "all_grey": self.all_grey,
-            "digest": self.digest,
-        }
-        write_tensors(path, {name: torch.from_numpy(values) for name, values in tensors.items()}, meta, _KIND)
-
-    @classmethod
-    def load(cls, path: Path) -> "Index":
-        tensors, meta = read_tensors(path, _KIND)
-        with damaged(path):
-            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            _check(arrays, meta)
-            return cls(
-                tuple(map(Shard, meta["shards"])),
-                tuple(meta["versions"]),
-                arrays["shard"],
-                arrays["place"],
-                arrays["bytes"],
-                Texts(arrays["names.letters"], arrays["names.ends"]),
-                arrays["label"],
-                tuple(meta["values"]),
-                tuple((name, why) for name, why in meta["skipped"]),
-                meta["all_grey"],
-                meta["digest"],
-            )
-
-
-_KINDS = {
-    **{"shard": np.int32, "place": np.int64, "bytes": np.int64, "label": np.int32},
-    **{"names.letters": np.uint8, "names.ends": np.int64},
-}
-
-
-def _check(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
-    """Raise ValueError where parts of an index do not fit together: its digest tells damage, not who wrote it."""
-    texts = [meta["digest"], *meta["shards"], *meta["versions"], *meta["values"], *chain(*meta["skipped"])]
-    if not all(isinstance(text, str) for text in texts) or not isinstance(meta["all_grey"], bool):
-        raise ValueError("something else where text should be")
-    if any(arrays[name].dtype != kind for name, kind in _KINDS.items()):
-        raise ValueError("other kinds of numbers")
-    n = len(arrays["shard"])
-    shapes = [arrays[name].shape for name in ("shard", "place", "bytes", "label", "names.ends")]
-    if shapes != [(n,), (n, 2), (n,), (n,), (n,)] or len(meta["versions"]) != len(meta["shards"]):
-        raise ValueError("other lengths")
-    shard, place, held = arrays["shard"], arrays["place"], arrays["bytes"]
-    if not (_within(shard, 0, len(meta["shards"])) and _within(arrays["label"], _NO_LABEL, len(meta["values"]))):
-        raise ValueError("shards or labels that are not there")
-    of_tar = np.array([Shard(place).is_tar for place in meta["shards"]], bool)[shard]
-    if (place < 0).any() or not _within(held, 0, LARGEST + 1) or (of_tar & (place[:, 1] != held)).any():
-        raise ValueError("places that are not there")
-    Texts.check(arrays["names.letters"], arrays["names.ends"])
-
-
-def _within(values: NDArray[np.integer], first: int, end: int) -> bool:
-    return bool(((values >= first) & (values < end)).all())
 
 
 class StoredPictures(StoredRows):
@@ -221,14 +82,27 @@ class StoredPictures(StoredRows):
         return firsts, np.concatenate([firsts[1:], [len(self)]]), np.add.reduceat(index.bytes, firsts)
 
     def _read(self, row: int) -> NDArray[np.uint8]:
+        content = self.content(row)
+        try:
+            return read_square(content, self.size, self.channels)
+        except Unreadable as why:
+            raise self._lost(row, why) from None
+
+    def content(self, row: int) -> bytes:
+        """A picture as it is stored."""
         index = self.index
         shard = index.shards[index.shard[row]]
         first, second = index.place[row].tolist()
         try:
-            content = shard.read(first, second) if shard.is_tar else self._groups.read(shard, first, second)
-            return read_square(content, self.size, self.channels)
-        except (OSError, IndexError, Unreadable, BrokenShard) as why:  # it could be read when it was indexed
-            raise DataError(f"{index.names[row]} of {shard.place} cannot be read any more: {why}") from None
+            return shard.read(first, second) if shard.is_tar else self._groups.read(shard, first, second)
+        except (OSError, IndexError, BrokenShard) as why:
+            raise self._lost(row, why) from None
+
+    def _lost(self, row: int, why: Exception) -> DataError:
+        """It could be read when it was indexed."""
+        index = self.index
+        place = index.shards[index.shard[row]].place
+        return DataError(f"{index.names[row]} of {place} cannot be read any more: {why}")
 
 
 def read_shards(
@@ -238,7 +112,7 @@ def read_shards(
     *,
     memory: int,
     bad: str = STOP,
-    index: "Path | Index | None" = None,
+    index: Path | Indexed | None = None,
     on_progress: Progress | None = None,
 ) -> tuple[Index, UInt8[np.ndarray, "n d"] | StoredPictures]:
     """An index of shards and their pictures: in memory where they fit into so many bytes, else read when needed.
@@ -248,15 +122,15 @@ def read_shards(
     have one if all of them are grey, else three.
     """
     check_size(size, channels)
-    found, pixels = index if isinstance(index, Index) else None, None
+    made = index if isinstance(index, Indexed) else None
     if isinstance(index, Path) and index.exists():
-        found = Index.load(index)
-        if not found.is_of(shards):
-            raise UsageError(f"{index} is of other shards, or some were written since: remove it, or name another")
-    if found is None:
-        found, pixels = _Indexing(shards, size, bad, memory, on_progress).made()
+        made = Indexed(known_index(index, shards))
+    if made is None:
+        with alone():
+            made = index_of(shards, size, memory=memory, bad=bad, on_progress=on_progress)
         if isinstance(index, Path):
-            found.save(index)
+            made.index.save(index)
+    found, pixels = made.index, made.pixels
     channels = channels or (1 if found.all_grey else 3)
     stored = StoredPictures(found, size, channels)
     if stored.nbytes > memory:
@@ -265,142 +139,3 @@ def read_shards(
     if pixels is None or held > channels:
         return found, stored[:]
     return found, (pixels if held == channels else np.repeat(pixels, channels)).reshape(stored.shape)
-
-
-def read_pictures(
-    shards: Sequence[Shard], size: int, channels: int, *, bad: str = STOP
-) -> Iterator[tuple[str, NDArray[np.uint8] | Unreadable]]:
-    """Names and pictures from the first shard to the last, for who needs each once."""
-    check_size(size, channels)
-    for shard in shards:
-        for sample, picture in _decoded(shard, size, channels):
-            name = _full_name(shard, sample)
-            if isinstance(picture, Unreadable) and not sample.other:
-                stop_at(name, picture, bad)
-            yield name, picture
-
-
-def check_bad(bad: str) -> str:
-    if bad not in (SKIP, STOP):
-        raise UsageError(f"--bad-shards takes {SKIP} or {STOP}, not {bad!r}")
-    return bad
-
-
-def _decoded(shard: Shard, size: int, channels: int) -> Iterator[tuple[Sample, NDArray[np.uint8] | Unreadable]]:
-    """The samples of a shard as pictures; a shard that breaks off ends with one that has no name."""
-
-    def read(sample: Sample) -> NDArray[np.uint8]:
-        if sample.refused or sample.other:
-            raise Unreadable(sample.refused or sample.other)
-        return read_square(sample.content, size, channels)
-
-    return each_read(_to_the_end(shard), read, lambda sample: len(sample.content))
-
-
-def _to_the_end(shard: Shard) -> Iterator[Sample]:
-    found = 0
-    try:
-        for sample in tar_samples(shard) if shard.is_tar else parquet_samples(shard):
-            found += 1
-            yield sample
-    except BrokenShard as why:
-        yield Sample("", refused=str(why))
-    except OSError as error:
-        yield Sample("", refused=error.strerror or str(error))
-    else:
-        if not found:
-            yield Sample("", refused="there is no picture in it")
-
-
-def _full_name(shard: Shard, sample: Sample) -> str:
-    return f"{shard.name}/{sample.name}" if sample.name else shard.place
-
-
-def stop_at(name: str, why: object, bad: str) -> None:
-    """Refuse what cannot be read, unless it is to be left out."""
-    if bad == STOP:
-        raise DataError(f"{name}: {why}; --bad-shards {SKIP} leaves out what cannot be read, and lists it")
-
-
-def _version(shard: Shard) -> str:
-    try:
-        return shard.version
-    except OSError:
-        return "missing"
-
-
-@dataclass
-class _Indexing:
-    """An index while it is made."""
-
-    shards: Sequence[Shard]
-    size: int
-    bad: str
-    memory: int  # bytes that pictures may take; where they are more, none is kept
-    on_progress: Progress | None
-    pixels: bytearray | None = field(default_factory=bytearray)
-    shard: "array[int]" = field(default_factory=lambda: array("i"))
-    place: "array[int]" = field(default_factory=lambda: array("q"))
-    bytes: "array[int]" = field(default_factory=lambda: array("q"))
-    letters: bytearray = field(default_factory=bytearray)
-    ends: "array[int]" = field(default_factory=lambda: array("q"))
-    label: "array[int]" = field(default_factory=lambda: array("i"))
-    values: dict[str, int] = field(default_factory=dict)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    all_grey: bool = True
-    in_colour: bool = False  # whether the kept pictures have three channels
-
-    def made(self) -> tuple[Index, NDArray[np.uint8] | None]:
-        """The index, and the pictures where they fit: in one channel if all of them are grey, else in three."""
-        digest = hashlib.sha256()
-        versions = [_version(shard) for shard in self.shards]
-        for number, shard in enumerate(self.shards):
-            for sample, picture in _decoded(shard, self.size, 3):
-                if isinstance(picture, Unreadable):
-                    name = _full_name(shard, sample)
-                    if not sample.other:
-                        stop_at(name, picture, self.bad)
-                    self.skipped.append((name, str(picture)))
-                    continue
-                digest.update(len(sample.content).to_bytes(8, "little") + sample.content)
-                self.all_grey = self.all_grey and is_grey(picture)
-                self._add(number, shard, sample)
-                self._keep(picture)
-            if self.on_progress is not None:
-                self.on_progress(number + 1, len(self.shards))
-        if len(self.shard) < 2:
-            first = f"; {self.skipped[0][0]}: {self.skipped[0][1]}" if self.skipped else ""
-            raise DataError(f"{self.shards[0].place} and {len(self.shards) - 1} more have too few pictures{first}")
-        made = Index(
-            tuple(self.shards),
-            tuple(versions),
-            np.array(self.shard, np.int32),
-            np.array(self.place, np.int64).reshape(-1, 2),
-            np.array(self.bytes, np.int64),
-            Texts(np.frombuffer(bytes(self.letters), np.uint8).copy(), np.array(self.ends, np.int64)),
-            np.array(self.label, np.int32),
-            tuple(self.values),
-            tuple(self.skipped),
-            self.all_grey,
-            digest.hexdigest(),
-        )
-        return made, None if self.pixels is None else np.frombuffer(self.pixels, np.uint8)
-
-    def _keep(self, picture: NDArray[np.uint8]) -> None:
-        if self.pixels is None:
-            return
-        if not self.all_grey and not self.in_colour:
-            self.pixels = bytearray(np.repeat(np.frombuffer(self.pixels, np.uint8), 3))
-        self.in_colour = not self.all_grey
-        self.pixels += picture.tobytes() if self.in_colour else picture[..., 0].tobytes()
-        if len(self.pixels) > self.memory:
-            self.pixels = None
-
-    def _add(self, number: int, shard: Shard, sample: Sample) -> None:
-        self.shard.append(number)
-        self.place.extend(sample.place)
-        self.bytes.append(len(sample.content))
-        self.letters += _full_name(shard, sample).encode("utf-8")
-        self.ends.append(len(self.letters))
-        known = sample.label
-        self.label.append(_NO_LABEL if known is None else self.values.setdefault(known, len(self.values)))

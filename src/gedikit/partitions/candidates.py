@@ -144,7 +144,8 @@ def _embedded(near: Neighbourhood, n_clusters: int, seed: int) -> NDArray[np.flo
 def _reduced(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     if points.shape[1] <= _MIXTURE_COLUMNS:
         return points
-    reduced: NDArray[np.float64] = PCA(_MIXTURE_COLUMNS, random_state=seed).fit_transform(points)
+    dimensions = max(1, min(_MIXTURE_COLUMNS, len(points) - 1))  # n points span n − 1 dimensions
+    reduced: NDArray[np.float64] = PCA(dimensions, random_state=seed).fit_transform(points)
     return reduced
 
 
