@@ -187,12 +187,15 @@ def table(file: Path) -> list[str]:
 
 
 def _slope(seen: list[dict[str, float]]) -> str:
-    """Growth of memory once threads and buffers are there."""
+    """Growth of memory once threads and buffers are there.
+
+    The median of that between two looks: where others need memory, the system takes back what it can read again.
+    """
     later = seen[len(seen) // 4 :]
-    if len(later) < 3 or seen[0]["of"] != seen[-1]["of"]:
+    if len(later) < 3:
         return ""
-    fitted = np.polyfit([line["done"] for line in later], [line["mib"] * 2**20 for line in later], 1)
-    return f"{fitted[0]:+.1f}"
+    done, held = np.array([[line["done"], line["mib"] * 2**20] for line in later]).T
+    return f"{np.median(np.diff(held) / np.diff(done)):+.1f}"
 
 
 if __name__ == "__main__":
