@@ -1,6 +1,6 @@
 """The commands."""
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +14,11 @@ from gedikit.cli.request import (
     LabelsFrom,
     RunImports,
     SpreadsheetSafe,
-    as_typed,
     asking_for,
+    comparable,
 )
 from gedikit.cli.rule_commands import add_rule_commands
 from gedikit.cli.tasks import add_tasks
-
-_BY_SEVERAL = ("fit", "predict")  # commands that processes of torchrun run together
 
 app = typer.Typer(
     name="gedikit",
@@ -69,8 +67,7 @@ def _show_version(wanted: bool) -> bool:
 
 @app.callback()
 def root(
-    context: typer.Context,
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool,
         typer.Option(
             "--version", help="Show the version and exit.", metavar="", callback=_show_version, is_eager=True
@@ -78,10 +75,6 @@ def root(
     ] = False,
 ) -> None:
     """Cluster data, flag outliers and generate new samples with one network trained without labels."""
-    if "WORLD_SIZE" in os.environ and context.invoked_subcommand not in _BY_SEVERAL:
-        from gedikit.processes import refuse_several
-
-        refuse_several(f"gedikit {context.invoked_subcommand}")
 
 
 @app.command()
@@ -99,9 +92,9 @@ def demo(
 
 
 @app.command()
+@comparable
 @asking_for(FitRequest)
 def fit(
-    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(help="A built-in data set, a file, a folder of pictures, shards; not needed with --resume."),
@@ -128,6 +121,7 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    typed: Mapping[str, str],
 ) -> None:
     """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
     from gedikit.cli import fitting
@@ -141,7 +135,7 @@ def fit(
         evaluate_every=evaluate_every,
         strict=strict,
         as_json=as_json,
-        typed=as_typed(context),
+        typed=typed,
     )
 
 
@@ -172,8 +166,8 @@ def settings(
 
 
 @app.command()
+@comparable
 def predict(
-    context: typer.Context,
     run: RunPath,
     data: Data,
     output: Annotated[
@@ -184,6 +178,8 @@ def predict(
     bad_shards: BadShards = None,
     spreadsheet_safe: SpreadsheetSafe = False,
     quiet: Quiet = False,
+    *,
+    typed: Mapping[str, str],
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
     from gedikit.cli import inference
@@ -191,7 +187,7 @@ def predict(
     from gedikit.imports import import_as_asked
 
     set_output(quiet, False, spreadsheet_safe)
-    with together(as_typed(context)):
+    with together(typed):
         import_as_asked(imports)
         inference.predict(run, data, output, device, bad_shards)
 
