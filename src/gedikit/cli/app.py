@@ -1,6 +1,6 @@
 """The commands."""
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -17,12 +17,10 @@ from gedikit.cli.request import (
     RunImports,
     SpreadsheetSafe,
     Strict,
-    as_typed,
     asking_for,
+    comparable,
 )
 from gedikit.cli.rule_commands import add_rule_commands
-
-_BY_SEVERAL = ("fit", "predict")  # commands that processes of torchrun run together
 
 app = typer.Typer(
     name="gedikit",
@@ -71,8 +69,7 @@ def _show_version(wanted: bool) -> bool:
 
 @app.callback()
 def root(
-    context: typer.Context,
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool,
         typer.Option(
             "--version", help="Show the version and exit.", metavar="", callback=_show_version, is_eager=True
@@ -80,10 +77,6 @@ def root(
     ] = False,
 ) -> None:
     """Cluster data, flag outliers and generate new samples with one network trained without labels."""
-    if "WORLD_SIZE" in os.environ and context.invoked_subcommand not in _BY_SEVERAL:
-        from gedikit.processes import refuse_several
-
-        refuse_several(f"gedikit {context.invoked_subcommand}")
 
 
 @app.command()
@@ -101,9 +94,9 @@ def demo(
 
 
 @app.command()
+@comparable
 @asking_for(FitRequest)
 def fit(
-    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(help="A built-in data set, a file, a folder of pictures, shards; not needed with --resume."),
@@ -125,6 +118,7 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    typed: Mapping[str, str],
 ) -> None:
     """Train a model and write clusters, metrics, checkpoints and a report to a run directory."""
     from gedikit.cli import fitting
@@ -138,7 +132,7 @@ def fit(
         evaluate_every=evaluate_every,
         strict=strict,
         as_json=as_json,
-        typed=as_typed(context),
+        typed=typed,
     )
 
 
@@ -169,8 +163,8 @@ def settings(
 
 
 @app.command()
+@comparable
 def predict(
-    context: typer.Context,
     run: RunPath,
     data: Data,
     output: Annotated[
@@ -181,6 +175,8 @@ def predict(
     bad_shards: BadShards = None,
     spreadsheet_safe: SpreadsheetSafe = False,
     quiet: Quiet = False,
+    *,
+    typed: Mapping[str, str],
 ) -> None:
     """Write cluster, confidence, log-density and outlier score of every row."""
     from gedikit.cli import inference
@@ -188,7 +184,7 @@ def predict(
     from gedikit.imports import import_as_asked
 
     set_output(quiet, False, spreadsheet_safe)
-    with together(as_typed(context)):
+    with together(typed):
         import_as_asked(imports)
         inference.predict(run, data, output, device, bad_shards)
 

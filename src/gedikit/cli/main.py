@@ -17,6 +17,7 @@ from gedikit.cli.printing import printable
 from gedikit.errors import DivergenceError, GediError, GediWarning, Interrupted, SpokenFor, Unhealthy, UsageError
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_UNHEALTHY, EXIT_INTERRUPTED = 1, 2, 3, 130
+_BY_SEVERAL = ("gedikit", "gedikit fit", "gedikit predict")
 _ALIKE = 0.7  # the share that two options have in common
 
 
@@ -29,6 +30,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code (0 done, 1 failed, 2 wrongly asked, 3 unhealthy, 130 interrupted)."""
     try:
+        _refuse_several(arguments)
         code = app(args=arguments, prog_name="gedikit", standalone_mode=False)
     except (typer.Exit, SystemExit) as stop:  # the parser leaves by SystemExit where a reader went away
         code = stop.exit_code if isinstance(stop, typer.Exit) else stop.code
@@ -52,6 +54,14 @@ def run(arguments: list[str]) -> int:
     if code == EXIT_INTERRUPTED:  # the parser makes this of a KeyboardInterrupt, without a word
         return _say("interrupted", EXIT_INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _refuse_several(arguments: list[str]) -> None:
+    """End all processes of torchrun where the command is for one."""
+    if "WORLD_SIZE" in os.environ and (command := _command_of(arguments)) not in _BY_SEVERAL:
+        from gedikit.processes import refuse_several
+
+        refuse_several(command)
 
 
 def _told(error: GediError) -> int:

@@ -194,25 +194,6 @@ class FitRequest:
         return [_spelled(name) for name, value in vars(self).items() if value not in (None, [])]
 
 
-def as_typed(context: Any) -> dict[str, str]:
-    """What a command was asked for, by its name and those of its options, so that two requests can be compared.
-
-    The context is that of the parser, of which typer has its own class and passes another.
-    """
-    asked = {"command": f"the command {context.info_name}"}
-    for parameter in context.command.params:
-        option = parameter.opts[0].startswith("-")
-        name = max(parameter.opts, key=len) if option else str(parameter.name).upper()
-        value = context.params.get(str(parameter.name))
-        if value is True:
-            asked[name] = name
-        elif isinstance(value, list):
-            asked |= {f"{name} {item.partition('=')[0]}": f"{name} {item}" for item in value}
-        elif value is not None and value is not False:
-            asked[name] = f"{name} {value}"
-    return asked
-
-
 Command = Callable[..., None]
 
 
@@ -241,7 +222,33 @@ def asking_for(kind: type[Any], *, but: tuple[str, ...] = ()) -> Callable[[Comma
     return decorate
 
 
+def comparable(command: Command) -> Command:
+    """Give a command all that it was asked for, by the names of its options, as its parameter `typed`."""
+    parameters = [p for p in inspect.signature(command).parameters.values() if p.name != "typed"]
+    names = {p.name: _name_of(p.name, *p.annotation.__metadata__) for p in parameters}
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        typed = {"command": f"the command {command.__name__}"}
+        for parameter, value in given.items():
+            name = names[parameter]
+            if isinstance(value, list):
+                typed |= {f"{name} {item.partition('=')[0]}": f"{name} {item}" for item in value}
+            elif value is not None and value is not False:
+                typed[name] = name if value is True else f"{name} {value}"
+        command(typed=typed, **given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return called
+
+
 def _spelled(name: str) -> str:
-    """An option as it is typed: like its field, or by a name of its own, which Typer keeps as `default`."""
-    (option,) = get_type_hints(FitRequest, include_extras=True)[name].__metadata__
-    return str(option.default) if isinstance(option.default, str) else f"--{name.replace('_', '-')}"
+    """An option of a fit as it is typed."""
+    return _name_of(name, *get_type_hints(FitRequest, include_extras=True)[name].__metadata__)
+
+
+def _name_of(name: str, option: Any) -> str:
+    """An argument as the help calls it; an option like its field, or by a name that Typer keeps as `default`."""
+    if isinstance(option, typer.models.ArgumentInfo):
+        return name.upper()
+    return option.default if isinstance(option.default, str) else f"--{name.replace('_', '-')}"
