@@ -302,7 +302,10 @@ def test_the_gaussian_of_pixels_is_one():
 def test_verdicts_weigh_differences_by_the_spread():
     assert image_tables.verdict([0.70, 0.72], [0.60, 0.62]) == "the first is better"
     assert image_tables.verdict([0.70, 0.60], [0.66, 0.62]) == "equal within the spread"
-    assert image_tables.verdict([100.0], [80.0], smaller=True) == "the second is better (one seed)"
+    assert (
+        image_tables.verdict([100.0], [80.0], smaller=True)
+        == "the second is better (one seed: its spread is unknown)"
+    )
     assert image_tables.verdict([], [1.0]) == "not measured"
 
 

@@ -305,7 +305,7 @@ def verdict(first: Sequence[float], second: Sequence[float], *, smaller: bool = 
     gain = float(np.mean(first) - np.mean(second)) * (-1 if smaller else 1)
     if abs(gain) <= float(np.std(first) + np.std(second)):
         return "equal within the spread"
-    of_one = " (one seed)" if 1 in (len(first), len(second)) else ""
+    of_one = " (one seed: its spread is unknown)" if 1 in (len(first), len(second)) else ""
     return ("the first is better" if gain > 0 else "the second is better") + of_one
 
 
