@@ -40,8 +40,8 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# three workers on two cores: many tests wait for processes; who has nothing left takes from the others
-WORKERS ?= -n 3 --dist worksteal
+# three workers on two cores, as many tests wait for processes; whole files, which prepare what their tests share
+WORKERS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 test: lint
 	$(BIN)/python -m pytest $(WORKERS) --doctest-modules src tests

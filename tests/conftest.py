@@ -40,6 +40,30 @@ os.environ["XDG_STATE_HOME"] = _state.name
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# files that take minutes begin first, so that no worker ends alone: make test gives whole files to workers
+LONGEST = (
+    "training/test_processes.py",
+    "paper/reproduce/test_reproduce.py",
+    "training/test_resume.py",
+    "test_extending.py",
+    "faults/test_several_processes.py",
+    "paper/reproduce/test_reproduce_addition.py",
+    "faults/test_faults.py",
+    "test_estimator.py",
+    "training/test_health.py",
+    "cli/test_rules_cli.py",
+    "cli/test_folder_workflow.py",
+    "paper/reproduce/test_reproduce_tasks.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        return next((i for i, name in enumerate(LONGEST) if str(item.path).endswith(f"/{name}")), len(LONGEST))
+
+    items.sort(key=place)
+
+
 @pytest.fixture
 def unchecked() -> Iterator[None]:
     """Without the check of types: what a user who gives something else is told."""

@@ -412,7 +412,7 @@ def bad(tmp_path, run, table_run) -> Path:
         ("predict pictures-run table.npy -o x.csv", 1, ["table.npy has 2 features", "3072 (32 × 32 × 3: images)"]),
         ("predict pictures-run empty -o x.csv", 1, ["empty has no picture"]),
         ("evaluate pictures-run three --fid 10", 2, ["nothing/inception/fid_inception_v3.pt"]),
-        ("evaluate pictures-run three --ood nosuch", 2, ["'nosuch'", "noise, constant, interpolated"]),
+        ("evaluate pictures-run three --ood nosuch", 2, ["'nosuch'", "noise, texture, constant, interpolated"]),
         ("evaluate pictures-run three --ood moons", 2, ["moons has no images", "32 × 32 pixels in colour"]),
         ("evaluate pictures-run three --probes", 2, ["labels", "has none"]),
         ("fit three --labels-from files", 2, ["--labels-from takes folders, not 'files'"]),

@@ -304,10 +304,10 @@ def test_each_process_reads_a_share_of_the_shards(shards, group, tmp_path):
     assert [len(Path(read[rank]).read_text().split()) for rank in read] == [3, 3]
 
 
-def test_shards_that_only_some_processes_see_are_refused(shards, group, tmp_path):
-    other = tmp_path / "other"
-    write_shards(other, list(drawn((8, 7, 5))[0]), 5)
-    ranks = group.run(*[asked_of_shards(path, tmp_path / "run") for path in (shards, other)])
+def test_shards_that_only_some_processes_see_are_refused(shards, group, tmp_path, folders):
+    shutil.copytree(shards, folders[0] / "shards")
+    write_shards(folders[1] / "shards", list(drawn((8, 7, 5))[0]), 5)
+    ranks = group.run(*[asked_of_shards(Path("shards"), tmp_path / "run")] * 2, cwd=folders)
     failed(ranks[0], 2, "process 1 (pid ", "there are 4 shards here and 6 on process 0")
     (shards / "s-004.tar").write_bytes(tar_of([("1.png", b"no picture")]))
     ranks = group.run(*[asked_of_shards(shards, tmp_path / "run")] * 2)
