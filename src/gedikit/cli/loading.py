@@ -82,9 +82,7 @@ def new_rows(
     """Rows for a trained model in the form of those it was trained on: portions that processes take in turns."""
     if config.features is None:
         options = reading_options(config, data) | {"bad_shards": bad_shards}
-        if share.count > 1:
-            return sources.portions(data, share, split="test", seed=config.data_seed, **options)
-        return ([block] for block in sources.blocks(data, split="test", seed=config.data_seed, **options))
+        return sources.portions(data, share, split="test", seed=config.data_seed, **options)
     refuse_features_of_shards(data)
     if is_folder(data):
         found = feature_blocks(data, config.features, device=device, share=share)

@@ -14,7 +14,7 @@ from gedikit.data.samples import BrokenShard
 from gedikit.data.shards import PARQUET, Shard
 from gedikit.data.sizes import PER_VALUE, parquet_bytes, refuse_beyond_memory
 from gedikit.errors import DataError
-from gedikit.processes import WHOLE, Share
+from gedikit.processes import Share
 from gedikit.tables import ColumnOptions, TableEncoding
 
 _BLOCK = 65_536
@@ -170,18 +170,13 @@ def read_tables(
     return DrawnTable(table, n, tuple(tables.skipped))
 
 
-def table_blocks(
-    tables: Tables, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None
-) -> Iterator[FileTable]:
-    """All rows for a trained model, piece by piece."""
-    for table in table_portions(tables, columns, encoding=encoding, share=WHOLE):
-        yield from table
-
-
 def table_portions(
     tables: Tables, columns: tuple[str, ...] = (), *, encoding: TableEncoding | None = None, share: Share
 ) -> Iterator[Iterable[FileTable]]:
-    """The same for processes that take files in turns, or pieces where there are fewer files than processes."""
+    """All rows for a trained model, piece by piece.
+
+    Several processes take files in turns, or pieces where there are fewer files than processes.
+    """
 
     def table(rows: Rows) -> FileTable:
         nonlocal encoding

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gedikit.data.folder import Progress, folder_blocks, folder_labels, list_pic
 from gedikit.data.index import Index, Indexed
 from gedikit.data.official import OFFICIAL, OfficialSet, read_official
 from gedikit.data.parquet_pictures import has_pictures
-from gedikit.data.parquet_tables import Tables, read_tables, table_blocks, table_portions
+from gedikit.data.parquet_tables import Tables, read_tables, table_portions
 from gedikit.data.pictures import Unreadable
 from gedikit.data.samples import BrokenShard
 from gedikit.data.shard_pictures import STOP, read_pictures, stop_at
@@ -25,7 +26,7 @@ from gedikit.data.shards import PARQUET, Shard, is_shards, list_shards
 from gedikit.data.sizes import memory
 from gedikit.data.stored import read_shards
 from gedikit.errors import DataError, UsageError
-from gedikit.processes import Share
+from gedikit.processes import WHOLE, Share
 from gedikit.rows import Rows, StoredRows, looked_at
 from gedikit.tables import ColumnOptions, TableEncoding
 
@@ -204,50 +205,9 @@ def default_clusters(source: str) -> int | None:
     return BUILTIN[source].n_clusters if source in BUILTIN else None
 
 
-def blocks(
-    source: str,
-    *,
-    split: str = "train",
-    seed: int = 0,
-    columns: tuple[str, ...] = (),
-    encoding: TableEncoding | None = None,
-    image_size: int = IMAGE_SIZE,
-    image_channels: int | None = None,
-    bad_shards: str = STOP,
-) -> Iterator[Block]:
-    """The rows of `source` piece by piece; a file or folder larger than memory is never read whole."""
-    if source in BUILTIN:
-        yield Block(load(source, split=split, seed=seed).x)
-        return
-    found = picture_shards(source)
-    if found:
-        some = False
-        for block in _shard_blocks(found, image_size, image_channels or 3, bad_shards):
-            some = some or len(block.x) > 0
-            if not some:
-                more = " and the other shards" if found[1:] else ""
-                raise DataError(f"there is no picture in {found[0].place}{more}")
-            yield block
-        return
-    tables = table_shards(source, ShardReading(bad=bad_shards))
-    if tables is not None:
-        for table in table_blocks(tables, columns, encoding=encoding):
-            yield Block(table.x, ids=table.ids)
-        if tables.skipped:
-            yield Block(table.x[:0], skipped=tuple(tables.skipped), ids=table.ids[:0])
-        return
-    path = _existing(source)
-    if path.is_dir():
-        for folder in folder_blocks(path, size=image_size, channels=image_channels):
-            yield Block(folder.images.reshape(len(folder.images), -1), folder.paths, folder.skipped)
-        return
-    for table in file_blocks(path, columns, encoding=encoding):
-        yield Block(table.x, ids=table.ids)
-
-
 def portions(
     source: str,
-    share: Share,
+    share: Share = WHOLE,
     *,
     split: str = "train",
     seed: int = 0,
@@ -257,26 +217,44 @@ def portions(
     image_channels: int | None = None,
     bad_shards: str = STOP,
 ) -> Iterator[Iterable[Block]]:
-    """The same blocks for processes that take portions of them in turns: shards, files or blocks.
+    """The rows of `source` piece by piece; a file or folder larger than memory is never read whole.
 
-    Portions come in the order of the rows and may have none. What is left out may be told by several processes.
+    Portions come in the order of the rows: blocks, which several processes take in turns, or shards and files
+    where there are enough of them. Of several, a portion may have no row, and what is left out may be told twice.
     """
     size = image_size
     if source in BUILTIN:
         yield from own_blocks(load(source, split=split, seed=seed).x, share)
     elif found := picture_shards(source):
+        channels = image_channels or 3
+        if share.count == 1:
+            yield from ([block] for block in _blocks_with_pictures(found, size, channels, bad_shards))
+            return
         for shard in found[share.rank :: share.count]:
-            yield _shard_blocks([shard], size, image_channels or 3, bad_shards)
+            yield _shard_blocks([shard], size, channels, bad_shards)
     elif tables := table_shards(source, ShardReading(bad=bad_shards)):
+        width = 0
+
+        def block(table: FileTable) -> Block:
+            nonlocal width
+            width = table.x.shape[1]
+            return Block(table.x, ids=table.ids)
+
         for some in table_portions(tables, columns, encoding=encoding, share=share):
-            yield (Block(table.x, ids=table.ids) for table in some)
-        yield [Block(np.empty((0, 0)), skipped=tuple(tables.skipped))]
+            yield map(block, some)
+        if tables.skipped:
+            yield [Block(np.empty((0, width)), skipped=tuple(tables.skipped))]
     elif (path := _existing(source)).is_dir():
         for folder in folder_blocks(path, size=size, channels=image_channels, share=share):
             yield [Block(folder.images.reshape(len(folder.images), -1), folder.paths, folder.skipped)]
     else:
         for table in file_blocks(path, columns, encoding=encoding, share=share):
             yield [Block(table.x, ids=table.ids)]
+
+
+def blocks(source: str, **options: Any) -> Iterator[Block]:
+    """The same for one process, without portions."""
+    return chain.from_iterable(portions(source, **options))
 
 
 def extent(source: str) -> str:
@@ -356,6 +334,17 @@ def _shard_blocks(shards: Sequence[Shard], size: int, channels: int, bad: str) -
     if pictures or skipped:
         rows = np.stack(pictures) if pictures else np.empty((0, size * size * channels), np.uint8)
         yield Block(rows, names, tuple(skipped))
+
+
+def _blocks_with_pictures(shards: Sequence[Shard], size: int, channels: int, bad: str) -> Iterator[Block]:
+    some = False
+    for block in _shard_blocks(shards, size, channels, bad):
+        some = some or len(block.x) > 0
+        if not some:
+            raise DataError(
+                f"there is no picture in {shards[0].place}{' and the other shards' if shards[1:] else ''}"
+            )
+        yield block
 
 
 def _toy(name: str) -> Callable[[str, int], Dataset]:
