@@ -38,6 +38,7 @@ def each_read(
     with _quiet_pillow(), ThreadPoolExecutor(n_threads()) as threads:
         for some in _queues(items, n_bytes):
             yield from zip(some, threads.map(attempt, some), strict=True)
+            del some  # before the next ones are held
 
 
 def _queues(items: Iterable[T], n_bytes: Callable[[T], int]) -> Iterator[list[T]]:
